@@ -1,0 +1,41 @@
+# Everything a fresh machine needs is here: Python 3.11 or newer, and nothing else prepared.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint types check torture soak bench clean
+
+demo: $(READY)            ## show what omnigraph does, on a graph in a temporary folder
+	$(BIN)/python examples/demo.py
+
+test: $(READY)            ## the whole test suite
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+check: lint types test    ## what CI runs
+
+torture: $(READY)         ## every fault at every storage request and file system call (long)
+	$(BIN)/python -m tests.faults.runner --all
+
+soak: $(READY)            ## many processes under random kills, stops and lost answers (long)
+	$(BIN)/python -m tests.contention.soak
+
+bench: $(READY)           ## every claim of speed, as a ratio measured in one run
+	$(BIN)/python -m benchmarks
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("omnigraph needs Python 3.11 or newer; run: make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

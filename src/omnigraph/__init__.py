@@ -1,0 +1,63 @@
+"""Omnigraph: a typed, versioned property-graph database on the Lance format.
+
+    import omnigraph as og
+
+    graph = og.init("people", 'node Person { name: String @key  age: I32? }')
+    graph.insert({"Person": [{"name": "Ada", "age": 36}]})
+    graph.snapshot().read("Person")
+
+Names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from omnigraph import errors as errors
+    from omnigraph.create import init_graph as init
+    from omnigraph.graph import Graph
+    from omnigraph.graph import open_graph as open
+    from omnigraph.results import BranchInfo, CommitInfo, ExportResult, LoadResult, SchemaResult, WriteResult
+    from omnigraph.snapshot import Snapshot
+    from omnigraph.transaction import Transaction
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BranchInfo",
+    "CommitInfo",
+    "ExportResult",
+    "Graph",
+    "LoadResult",
+    "SchemaResult",
+    "Snapshot",
+    "Transaction",
+    "WriteResult",
+    "__version__",
+    "errors",
+    "init",
+    "open",
+]
+
+_HOMES = {
+    "init": ("omnigraph.create", "init_graph"),
+    "open": ("omnigraph.graph", "open_graph"),
+    "Graph": ("omnigraph.graph", "Graph"),
+    "Snapshot": ("omnigraph.snapshot", "Snapshot"),
+    "Transaction": ("omnigraph.transaction", "Transaction"),
+    **{
+        name: ("omnigraph.results", name)
+        for name in ("BranchInfo", "CommitInfo", "ExportResult", "LoadResult", "SchemaResult", "WriteResult")
+    },
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("omnigraph.errors")
+    if name in _HOMES:
+        module, attribute = _HOMES[name]
+        return getattr(import_module(module), attribute)
+    raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")

@@ -1,0 +1,86 @@
+"""The entry of the command line: arguments in, exit code out.
+
+1. parse    typer finds the verb and its options; wrong usage is a failure like any other
+2. run      the verb returns an Answer and prints nothing itself, except export, whose rows are its output
+3. print    the answer on stdout, as one JSON document with --json; a failure on stderr, or as JSON on stdout
+
+Keeps: no traceback unless OMNIGRAPH_DEBUG=1; stdout is flushed before the exit code is decided, so that a full disk
+behind `> file` is a failure. A reader that goes away while the answer is printed (`| head`) changes nothing: the work
+is done.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(args or ["--help"])
+    except BaseException as error:  # the last line of defence: whatever it is gets a sentence and an exit code
+        if isinstance(error, SystemExit):
+            raise
+        return _fail(error, args)
+
+
+def _run(args: list[str]) -> int:
+    from typer import Exit
+    from typer.main import get_command
+
+    from omnigraph.cli.app import build
+    from omnigraph.cli.output import Answer, show
+
+    command = get_command(build())
+    try:
+        with command.make_context("omnigraph", args) as context:
+            answer = command.invoke(context)
+    except Exit as done:
+        sys.stdout.flush()
+        return done.exit_code
+    if isinstance(answer, Answer):
+        try:
+            show(answer)
+        except BrokenPipeError:
+            _drop_stdout()
+    return 0
+
+
+def _fail(error: BaseException, args: Sequence[str]) -> int:
+    from omnigraph.cli.failure import describe, report
+
+    if os.environ.get("OMNIGRAPH_DEBUG", "") not in ("", "0"):
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, BrokenPipeError):
+        _drop_stdout()
+        return 1
+    failure = describe(error)
+    try:
+        report(failure, as_json=_wants_json(args))
+    except OSError:
+        # Nobody can be told any more; the exit code still says it.
+        _drop_stdout()
+    return failure.exit_code
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    """Also known when parsing failed: --json stands among the options."""
+    options = args[: args.index("--")] if "--" in args else args
+    return "--json" in options
+
+
+def _drop_stdout() -> None:
+    """Python flushes stdout once more on exit and would complain about the pipe or the disk a second time."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError, AttributeError):
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

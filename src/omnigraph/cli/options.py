@@ -1,0 +1,42 @@
+"""Options that several verbs share. The same option means the same everywhere, with the same default."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument, Option
+
+Uri = Annotated[
+    str | None, Argument(metavar="[URI]", help="The graph: a path, a file:// or an s3:// URI.", show_default=False)
+]
+Store = Annotated[
+    str | None, Option("--store", metavar="URI", help="The graph, instead of the argument.", show_default=False)
+]
+Json = Annotated[bool, Option("--json", help="Answer with one JSON document, also on failure.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Do not say on stderr what is written where, and no progress.")]
+Branch = Annotated[str, Option("--branch", "-b", metavar="NAME", help="The branch.")]
+Actor = Annotated[
+    str | None,
+    Option(
+        "--as",
+        metavar="NAME",
+        envvar="OMNIGRAPH_ACTOR",
+        show_envvar=True,
+        help="Who writes; stands on the commit.",
+        show_default=False,
+    ),
+]
+IfCommit = Annotated[
+    str | None,
+    Option(
+        "--if-commit",
+        metavar="ID",
+        help="Write only if the branch is still at this commit; otherwise exit code 4.",
+        show_default=False,
+    ),
+]
+Yes = Annotated[bool, Option("--yes", help="Do not ask before destroying data on a target that is not a local path.")]
+SchemaFile = Annotated[str, Option("--schema", metavar="FILE", help="The schema, a .pg file; - reads it from stdin.")]
+DataLoss = Annotated[
+    bool, Option("--allow-data-loss", help="Make drops hard: what is dropped is gone from the history as well.")
+]

@@ -1,0 +1,62 @@
+"""Planes: what a verb works on, and so which flags it has. A flag of another plane is refused by name, never ignored.
+
+    data      a graph: by positional URI or --store
+    direct    storage itself: as data; the actor is not chosen by the caller, and servers can't do it
+    local     no graph at all
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Plane = Literal["data", "direct", "local"]
+
+WRITES = {"init", "load", "schema apply", "branch create", "branch delete"}
+DIRECT = {"init", "schema plan"}
+LOCAL = {"version"}
+
+_ADDRESSES = {
+    "--server": "a server",
+    "--graph": "a graph of a server or a cluster",
+    "--cluster": "a cluster",
+    "--profile": "a profile",
+}
+_STORAGE_ONLY = "Give the graph's storage instead: a path, a file:// or an s3:// URI, as argument or with --store."
+
+
+@dataclass(frozen=True)
+class Refusal:
+    message: str
+    remedy: str
+
+
+def plane_of(verb: str) -> Plane:
+    return "direct" if verb in DIRECT else "local" if verb in LOCAL else "data"
+
+
+def foreign_flag(verb: str, flag: str) -> Refusal | None:
+    """Why `omnigraph VERB` does not have this flag; None if no verb has it."""
+    name = verb or "omnigraph"
+    plane = plane_of(verb)
+    if flag in (*_ADDRESSES, "--store", "--as", "--if-commit", "--yes", "--branch") and plane == "local":
+        return Refusal(f"{flag} can't be used with {name}, which touches no graph.", f"Leave {flag} out.")
+    if flag in _ADDRESSES:
+        return Refusal(_address_refused(name, flag, plane), _STORAGE_ONLY)
+    if flag == "--as":
+        if plane == "direct":
+            message = f"--as can't be used with {name}, which works on storage directly and not in somebody's name."
+            return Refusal(message, "Leave --as out; OMNIGRAPH_ACTOR names the actor of what is recorded.")
+        return Refusal(f"--as can't be used with {name}, which records no actor.", "Leave --as out.")
+    if flag == "--if-commit":
+        return Refusal(f"--if-commit can't be used with {name}, whose outcome hangs on no commit.", "Leave it out.")
+    if flag == "--yes":
+        return Refusal(f"--yes can't be used with {name}, which destroys nothing and never asks.", "Leave --yes out.")
+    if flag == "--quiet":
+        return Refusal(f"--quiet can't be used with {name}, which says nothing but its answer.", "Leave --quiet out.")
+    return None
+
+
+def _address_refused(name: str, flag: str, plane: Plane) -> str:
+    why = "works on storage directly" if plane == "direct" else "works on storage only in this version"
+    return f"{flag} names {_ADDRESSES[flag]}, and {name} {why}."

@@ -1,0 +1,57 @@
+"""One line on stderr that says how far a long command is. Only on a terminal, only after two seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+SILENT_S = 2.0
+INTERVAL_S = 0.25
+
+
+class Progress:
+    """Context manager. `detail` is called from another thread and must only look."""
+
+    def __init__(self, label: str, detail: Callable[[], str] | None = None, *, quiet: bool) -> None:
+        self._label = label
+        self._detail = detail
+        self._enabled = not quiet and sys.stderr.isatty()
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Progress:
+        if self._enabled:
+            self._thread = threading.Thread(target=self._run, name="omnigraph-progress", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        started = time.monotonic()
+        if self._done.wait(SILENT_S):
+            return
+        while True:
+            seconds = time.monotonic() - started
+            detail = f"{self._detail()}, " if self._detail is not None else ""
+            sys.stderr.write(f"\r\x1b[2K  {self._label}: {detail}{seconds:.0f} s")
+            sys.stderr.flush()
+            if self._done.wait(INTERVAL_S):
+                break
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
+
+
+def size_text(size_bytes: int) -> str:
+    amount = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024 or unit == "GiB":
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError("unreachable: the last unit takes everything")

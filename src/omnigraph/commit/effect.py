@@ -1,0 +1,152 @@
+"""Effects: stamped Lance commits on exact bases, and what to do with what lies above a pin.
+
+Reading the versions above a pin, oldest first:
+
+* a stamp of an epoch that is decided, or of a ticket of this same epoch that was lost: a leftover, restored over
+* a stamp of a later epoch, or a Restore of this one by a claimant: I am the zombie, stop and ask
+* no stamp of ours: uncovered drift, which only `repair` may touch
+
+A Restore lands over anything. So the restored version becomes the base of the operation that does it, and is published with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from omnigraph.commit.observe import Observer
+from omnigraph.commit.stage import Prepared, TableWork, View
+from omnigraph.commit.stamp import Stamp
+from omnigraph.commit.ticket import Ticket
+from omnigraph.errors import StorageError, UncoveredDrift
+from omnigraph.storage import durable, lancefs
+from omnigraph.storage.edit import fragment_files
+from omnigraph.storage.records import Pin
+from omnigraph.storage.table import Tables
+
+
+class Zombie(Exception):
+    """Somebody with a newer claim is at work here: whatever I hold is void. Ask for the outcome."""
+
+
+class EffectMissed(Exception):
+    """A step did not land directly above its base, or it is not known whether it did."""
+
+
+def require_no_drift(view: View, pins: Mapping[str, Pin]) -> None:
+    """Refuse tables that moved without the door, before anything is written for this operation."""
+    for pin in pins.values():
+        if view.owns(pin) and view.tables.newest_version(pin) > pin.version:
+            for version, text in lancefs.stamps_above(view.tables.newest(pin), pin.version):
+                if Stamp.parse(text) is None:
+                    raise _drift(view, pin, version)
+
+
+def _drift(view: View, pin: Pin, version: int) -> UncoveredDrift:
+    known = view.schema.by_id.get(pin.table)
+    return UncoveredDrift(
+        table_key=known.key if known else pin.table,
+        manifest_version=pin.version,
+        lance_head_version=max(version, view.tables.newest_version(pin)),
+    )
+
+
+def heal(view: View, table: str, ticket: Ticket, *, attempt: int, observe: Observer) -> Pin:
+    """The version to build on: the pin, or a Restore of it when leftovers lie above it."""
+    pin = view.pins[table]
+    if not view.owns(pin) or view.tables.newest_version(pin) == pin.version:
+        return pin
+    tables = view.tables
+    lancefs.mend_torn(tables.location, tables.location.join(pin.path))
+    newest = tables.newest(pin)
+    above = lancefs.stamps_above(newest, pin.version)
+    if not above:
+        return pin
+    for version, text in above:
+        stamp = Stamp.parse(text)
+        if stamp is None:
+            raise _drift(view, pin, version)
+        mine = stamp.epoch == ticket.epoch and stamp.nonce == ticket.nonce
+        if stamp.epoch > ticket.epoch or (mine and stamp.is_restore and stamp.step != f"r{ticket.claimant}"):
+            raise Zombie(str(stamp))
+    return restore(view, pin, ticket, attempt=attempt, newest_version=newest.version, observe=observe)
+
+
+def restore(view: View, pin: Pin, ticket: Ticket, *, attempt: int, newest_version: int, observe: Observer) -> Pin:
+    """Commit a stamped Restore of the pin; the pin of the restored version."""
+    observe("restore")
+    tables = view.tables
+    stamp = Stamp(ticket.incarnation, ticket.epoch, attempt, pin.table, f"r{ticket.claimant}", ticket.nonce)
+    operation = lancefs.operations().Restore(pin.version)
+    tx = lancefs.transaction(operation, read_version=pin.version, properties={lancefs.STAMP: str(stamp)})
+    done = _commit(tables, tables.location.join(pin.path), tx)
+    for version in range(newest_version + 1, done.version):
+        if Stamp.parse(lancefs.stamp_of(done, version)) is None:
+            raise _drift(view, pin, version)
+    restored = pin.at(done.version)
+    tables.keep(restored, done)
+    return restored
+
+
+def run_effects(prepared: Prepared, ticket: Ticket, *, attempt: int, observe: Observer) -> None:
+    """Commit every step of every table. EffectMissed unless each landed exactly where it was planned."""
+    tables = prepared.view.tables
+    for table, work in sorted(prepared.tables.items()):
+        handle = work.handle
+        for step, prepared_step in enumerate((*work.steps, *work.later)):
+            observe("effect")
+            tx = prepared_step(handle) if callable(prepared_step) else prepared_step
+            stamp = Stamp(ticket.incarnation, ticket.epoch, attempt, table, str(step), ticket.nonce)
+            tx.transaction_properties = {lancefs.STAMP: str(stamp)}
+            handle = _commit(tables, handle, tx)
+            if handle.version != work.pin.version + step + 1:
+                raise EffectMissed(f"{stamp} landed at {handle.version}")
+        tables.keep(work.result, handle)
+
+
+def _commit(tables: Tables, target: Any, tx: Any) -> Any:
+    try:
+        return lancefs.commit(tables.location, target, tx)
+    except StorageError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise EffectMissed(str(error)) from error
+
+
+def landed(tables: Tables, plan: Mapping[str, Any], ticket: Ticket) -> bool:
+    """Whether every table holds exactly the planned steps directly above its base."""
+    for table, body in plan["tables"].items():
+        pin = Pin.from_json(table, body["pin"])
+        try:
+            newest = tables.newest(pin)
+        except lancefs.TableMissing:
+            return False
+        for step in range(body["steps"]):
+            version = pin.version + step + 1
+            if version > newest.version:
+                return False
+            expected = Stamp(ticket.incarnation, ticket.epoch, plan["attempt"], table, str(step), ticket.nonce)
+            if lancefs.stamp_of(newest, version) != str(expected):
+                return False
+    return True
+
+
+def secure_effects(tables: Tables, plan: Mapping[str, Any]) -> None:
+    """Sync the files of another's effects before publishing them: its owner may have died before it did."""
+    location = tables.location
+    if not location.is_local:
+        return
+    for table, body in plan["tables"].items():
+        pin = Pin.from_json(table, body["pin"])
+        for version in range(pin.version, pin.version + body["steps"] + 1):
+            durable.sync_files([durable.manifest_path(location.join(pin.path), version)])
+        newest = tables.open(pin.at(pin.version + body["steps"]))
+        old = set() if pin.version == 0 else {f.fragment_id for f in tables.open(pin).get_fragments()}
+        for fragment in newest.get_fragments():
+            durable.sync_files(
+                fragment_files(location, pin, newest, fragment, with_data=fragment.fragment_id not in old)
+            )
+
+
+def plan_tables(tables: Mapping[str, TableWork]) -> dict[str, Any]:
+    return {t: {"pin": work.pin.to_json(), "steps": work.step_count} for t, work in tables.items()}

@@ -1,0 +1,102 @@
+"""Settle an epoch: make the manifest decide, then believe it.
+
+1. ask       is the epoch decided? then there is nothing to do
+2. forward   a plan whose every step is there, exactly once, directly above its base: publish that very commit
+3. back      otherwise: a stamped Restore on every table of the ticket that the branch owns (which makes Lance refuse what a
+             stopped owner may still send), then publish the abort with the restored versions as pins
+
+Forks and new tables need no Restore: their names are unique, and nothing refers to them. A table with uncovered drift is left
+as it is: only `repair` may touch it. A crash at any point leaves the epoch undecided, and the next one settles it the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omnigraph.commit.effect import EffectMissed, Zombie, landed, restore, secure_effects
+from omnigraph.commit.observe import Observer
+from omnigraph.commit.publish import abort_record, publish
+from omnigraph.commit.stage import View
+from omnigraph.commit.stamp import Stamp
+from omnigraph.commit.ticket import Ticket, Tickets
+from omnigraph.errors import UncoveredDrift
+from omnigraph.storage import lancefs
+from omnigraph.storage.manifest import Manifest, SwapLost
+from omnigraph.storage.records import RECOVERY_ACTOR, Pin, Record
+
+
+def settle(
+    manifest: Manifest,
+    tickets: Tickets,
+    view: View,
+    ticket: Ticket,
+    *,
+    observe: Observer,
+    reason: str,
+    may_forward: bool = True,
+) -> Record | None:
+    """Decide the ticket's epoch. The record of the decision; None if another process got in between (ask again).
+
+    `may_forward` is False for an owner whose own effects could not be made durable.
+    """
+    observe("recover")
+    head = view.head
+    if head.epoch >= ticket.epoch:
+        return manifest.outcome(ticket.incarnation, ticket.epoch)
+    try:
+        for plan in tickets.plans(ticket) if may_forward else ():
+            if _usable(plan) and landed(view.tables, plan, ticket) and _schema_is_there(manifest, plan):
+                return _forward(manifest, view, ticket, plan, observe=observe)
+        return _back(manifest, view, ticket, observe=observe, reason=reason)
+    except (SwapLost, EffectMissed, Zombie):
+        return None
+
+
+def _usable(plan: dict[str, Any]) -> bool:
+    """A plan that a crash or a stranger left unreadable is no plan."""
+    return isinstance(plan.get("tables"), dict) and isinstance(plan.get("record"), dict) and "attempt" in plan
+
+
+def _schema_is_there(manifest: Manifest, plan: dict[str, Any]) -> bool:
+    return manifest.has_schema(str(plan["record"]["s"]))
+
+
+def _forward(manifest: Manifest, view: View, ticket: Ticket, plan: dict[str, Any], *, observe: Observer) -> Record:
+    record = Record.from_json(plan["record"])
+    if ticket.claimant > 0:
+        note = {"outcome": "rolled_forward", "kind": ticket.kind, "operation": ticket.nonce, "by": RECOVERY_ACTOR}
+        record = Record.from_json({**plan["record"], "r": note})
+    secure_effects(view.tables, plan)
+    observe("decide")
+    publish(manifest, view.head, record)
+    return record
+
+
+def _back(manifest: Manifest, view: View, ticket: Ticket, *, observe: Observer, reason: str) -> Record:
+    restored: dict[str, Pin] = {}
+    # A ticket that can't be read does not say which tables its owner touched: then all of them are fenced.
+    tables = ticket.tables or tuple(view.pins)
+    for table in sorted(tables):
+        pin = view.pins.get(table)
+        if pin is None or not view.owns(pin):
+            continue
+        try:
+            restored[table] = _fence(view, pin, ticket, observe=observe)
+        except UncoveredDrift:
+            continue
+    record = abort_record(view.head, ticket, pins=view.pins, restored=restored, reason=reason)
+    observe("decide")
+    publish(manifest, view.head, record)
+    return record
+
+
+def _fence(view: View, pin: Pin, ticket: Ticket, *, observe: Observer) -> Pin:
+    lancefs.mend_torn(view.tables.location, view.tables.location.join(pin.path))
+    newest = view.tables.newest(pin)
+    for version, text in lancefs.stamps_above(newest, pin.version):
+        stamp = Stamp.parse(text)
+        if stamp is None:
+            raise UncoveredDrift(table_key=pin.table, manifest_version=pin.version, lance_head_version=version)
+        if stamp.epoch > ticket.epoch:
+            raise Zombie(str(stamp))
+    return restore(view, pin, ticket, attempt=0, newest_version=newest.version, observe=observe)

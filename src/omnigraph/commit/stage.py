@@ -1,0 +1,153 @@
+"""What an operation reads and what it wants to change, as values: the door does the rest.
+
+An operation is a pure function from a view to prepared work: it reads one snapshot, writes files that nobody refers to, and
+returns uncommitted transactions. It may be asked again on a newer view, because others wrote meanwhile; then its first
+work is garbage and nothing else.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from omnigraph.errors import UnknownType
+from omnigraph.language.schema.model import EntityType, Schema
+from omnigraph.storage import edit
+from omnigraph.storage import table as tables_of
+from omnigraph.storage.fold import FOLD_AT, fold_transaction, small_fragments
+from omnigraph.storage.records import Head, Pin
+from omnigraph.storage.table import Tables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset, Transaction
+
+PREPARED_MOST_S = 3 * 24 * 3600
+"""Work older than this is prepared again: cleanup may remove unreferenced files after seven days."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One coherent snapshot of a branch: its head, all its pins, its schema, and readers for every table."""
+
+    head: Head
+    pins: Mapping[str, Pin]
+    schema: Schema
+    tables: Tables
+    stable_row_ids: bool = True
+
+    def type(self, name: str) -> EntityType:
+        found: EntityType | None = self.schema.node.get(name) or self.schema.edge.get(name)
+        if found is None:
+            raise UnknownType(kind="node or edge", type_name=name)
+        return found
+
+    def open(self, t: EntityType) -> LanceDataset:
+        return self.tables.open(self.pins[t.id], table_key=t.key)
+
+    def find(self, t: EntityType, column: str, values: pa.Array, columns: Sequence[str]) -> pa.Table:
+        return tables_of.find(self.open(t), t, column, values, columns)
+
+    def rows_by_row_id(self, t: EntityType, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        return tables_of.take(self.open(t), t, row_ids, columns)
+
+    def count(self, t: EntityType) -> int:
+        return int(self.open(t).count_rows())
+
+    def scan(self, t: EntityType, columns: Sequence[str]) -> pa.RecordBatchReader:
+        return tables_of.scan(self.open(t), t, columns)
+
+    def owns(self, pin: Pin) -> bool:
+        return pin.owned_by(self.head.incarnation, is_main=self.head.is_main)
+
+
+@dataclass(frozen=True)
+class TableWork:
+    """Steps on one table: where they go (`pin`, with the base version), and what was read there (`source`).
+
+    `later` are metadata-only steps that can be built only on the result of the steps before them.
+    """
+
+    pin: Pin
+    source: Pin | None
+    steps: tuple[Transaction, ...]
+    handle: LanceDataset
+    later: tuple[Callable[[LanceDataset], Transaction], ...] = ()
+
+    @property
+    def step_count(self) -> int:
+        return len(self.steps) + len(self.later)
+
+    @property
+    def result(self) -> Pin:
+        return self.pin.at(self.pin.version + self.step_count)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The whole of what one operation wants to change, and what must still hold for it to be right."""
+
+    view: View
+    tables: Mapping[str, TableWork] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
+    schema: tuple[str, Schema] | None = None
+    summary: Mapping[str, Any] | None = None
+    result: Any = None
+    made_at_s: float = field(default_factory=lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.tables and not self.dropped and self.schema is None
+
+    def holds_on(self, view: View) -> bool:
+        """Whether everything that was read or is about to be written is, in `view`, what it was."""
+        if view.head.schema != self.view.head.schema or view.head.incarnation != self.view.head.incarnation:
+            return False
+        if time.clock_gettime(time.CLOCK_BOOTTIME) - self.made_at_s > PREPARED_MOST_S:
+            return False
+        touched = self.reads | self.dropped | {t for t, work in self.tables.items() if work.source is not None}
+        return all(self.view.pins.get(t) == view.pins.get(t) for t in touched)
+
+
+class Operation(Protocol):
+    """Something that wants through the door."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def quick(self) -> bool:
+        """Whether preparing takes milliseconds, so that it may happen while others wait for the ticket."""
+        ...
+
+    def scope(self, view: View) -> frozenset[str]:
+        """Every table that a preparation may write: what has to be fenced if its owner dies."""
+        ...
+
+    def prepare(self, view: View) -> Prepared:
+        """Pure with respect to the graph. Raises the typed error that the user shall see."""
+        ...
+
+
+def work_on(view: View, t: EntityType) -> tuple[Pin, LanceDataset, edit.Editor]:
+    """Where this branch may write the table: in place if the branch owns its line, else on a new fork of it."""
+    pin = view.pins[t.id]
+    handle = view.tables.open(pin, table_key=t.key)
+    if not view.owns(pin):
+        name = f"{view.head.incarnation}-{view.head.epoch + 1}-{secrets.token_hex(4)}"
+        pin, handle = edit.fork_table(view.tables.location, pin, handle, name=name)
+    return pin, handle, edit.Editor(view.tables.location, pin, handle, t)
+
+
+def fold_step(view: View, handle: LanceDataset, *, touched: set[int], added: int) -> Transaction | None:
+    """A Rewrite of the small fragments that earlier writes left, once they have piled up.
+
+    It leaves out the fragments that the operation itself touches, so that it commutes with the operation's own steps.
+    """
+    if len(small_fragments(handle)) - len(touched) < FOLD_AT:
+        return None
+    return fold_transaction(view.tables.location, handle, leave=touched, first_id_gap=added)

@@ -1,0 +1,225 @@
+"""Tickets: politeness between writers, and the news of who died. Safety never rests on them.
+
+    __recovery/<incarnation>/<epoch>.<n>.json     n = 0 the owner's ticket, n > 0 a claim by a recoverer
+    __recovery/<incarnation>/<epoch>.<n>.hb       the heartbeat that only claimant n writes
+    __recovery/<incarnation>/<epoch>.plan<a>.json what attempt a is about to do, written once before its effects
+
+Objects are create-only and never reused: an epoch belongs to one operation for ever. They may be deleted by anybody once the
+head's epoch has reached theirs, and never before. A takeover needs no clock but the observer's own: the claimant's
+heartbeat stood still for a lease, or its process is provably gone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.commit import owner
+from omnigraph.errors import StorageError
+from omnigraph.storage.objects import ControlObjects
+
+RENEWALS_MOST_S = 900.0
+"""For how long at the most one holder renews: a process that hangs for ever must not hold a branch for ever."""
+
+
+def lease_s() -> float:
+    """How long a heartbeat may stand still before others take over."""
+    return float(os.environ.get("OMNIGRAPH_LEASE_S", "20"))
+
+
+@dataclass(frozen=True)
+class Ticket:
+    incarnation: str
+    epoch: int
+    claimant: int
+    nonce: str
+    """The nonce of claimant 0: it names the operation in every stamp, whoever settles it."""
+    tables: tuple[str, ...]
+    kind: str
+
+    @property
+    def name(self) -> str:
+        return ticket_name(self.incarnation, self.epoch, self.claimant)
+
+    @property
+    def heartbeat(self) -> str:
+        return f"{self.incarnation}/{self.epoch:012d}.{self.claimant}.hb"
+
+
+def ticket_name(incarnation: str, epoch: int, claimant: int) -> str:
+    return f"{incarnation}/{epoch:012d}.{claimant}.json"
+
+
+def plan_name(incarnation: str, epoch: int, attempt: int) -> str:
+    return f"{incarnation}/{epoch:012d}.plan{attempt}.json"
+
+
+def epoch_of(name: str) -> int | None:
+    """The epoch that an object below `<incarnation>/` belongs to; None if it is none of ours."""
+    head = name.rsplit("/", 1)[-1].split(".", 1)[0]
+    return int(head) if head.isdigit() and len(head) == 12 else None
+
+
+class Tickets:
+    """The control objects of one graph, as tickets."""
+
+    def __init__(self, objects: ControlObjects) -> None:
+        self.objects = objects
+        self._heart = _Heart(objects)
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def take(self, incarnation: str, epoch: int, *, tables: tuple[str, ...], kind: str) -> Ticket | None:
+        """Create the ticket of this epoch; None if somebody else has it."""
+        nonce = secrets.token_hex(6)
+        ticket = Ticket(incarnation, epoch, 0, nonce, tables, kind)
+        body = {"nonce": nonce, "owner": owner.myself(), "tables": list(tables), "kind": kind, "at": time.time()}
+        if not self.objects.create(ticket.name, body):
+            return None
+        self._heart.watch(ticket)
+        return ticket
+
+    def claim(self, below: Ticket) -> Ticket | None:
+        """Create the next claim over an epoch whose holder is dead; None if another recoverer was quicker."""
+        ticket = Ticket(below.incarnation, below.epoch, below.claimant + 1, below.nonce, below.tables, below.kind)
+        own = secrets.token_hex(6)
+        if not self.objects.create(ticket.name, {"nonce": own, "owner": owner.myself(), "at": time.time()}):
+            return None
+        self._heart.watch(ticket)
+        return ticket
+
+    def rest(self, ticket: Ticket) -> None:
+        """Stop renewing. The objects stay until the epoch is decided."""
+        self._heart.forget(ticket)
+
+    def holder(self, incarnation: str, epoch: int) -> tuple[Ticket, bool] | None:
+        """The newest claim over an epoch and whether it may be taken over now; None if nobody holds it.
+
+        A ticket that can't be read is somebody's all the same: its tables are unknown (empty), its lease counts.
+        """
+        prefix = f"{incarnation}/{epoch:012d}."
+        entries = {e.name: e.mark for e in self.objects.list(incarnation) if e.name.startswith(prefix)}
+        claims = [int(n.split(".")[1]) for n in entries if n.endswith(".json") and n.split(".")[1].isdigit()]
+        if not claims:
+            return None
+        newest = max(claims)
+        body = self.objects.read(ticket_name(incarnation, epoch, newest))
+        first = body if newest == 0 else self.objects.read(ticket_name(incarnation, epoch, 0))
+        if body is None:
+            return None
+        ticket = _ticket(incarnation, epoch, newest, first or {})
+        mark = f"{entries[ticket.name]}|{entries.get(ticket.heartbeat, '')}"
+        return ticket, owner.is_gone(body.get("owner")) or self._stood_still(ticket.name, mark)
+
+    def _stood_still(self, name: str, mark: str) -> bool:
+        now = time.monotonic()
+        known = self._seen.get(name)
+        if known is None or known[0] != mark:
+            self._seen = {name: (mark, now)}
+            return False
+        return now - known[1] > lease_s()
+
+    def write_plan(self, ticket: Ticket, attempt: int, plan: Mapping[str, Any]) -> None:
+        self.objects.create(plan_name(ticket.incarnation, ticket.epoch, attempt), {**plan, "nonce": ticket.nonce})
+
+    def plans(self, ticket: Ticket) -> list[dict[str, Any]]:
+        """Every plan of this epoch that can be read, newest attempt first."""
+        prefix = f"{ticket.incarnation}/{ticket.epoch:012d}.plan"
+        names = sorted(
+            (e.name for e in self.objects.list(ticket.incarnation) if e.name.startswith(prefix)), reverse=True
+        )
+        bodies = (self.objects.read(name) for name in names)
+        return [b for b in bodies if b and b.get("nonce") == ticket.nonce]
+
+    def release(self, ticket: Ticket, *, attempts: int) -> None:
+        """Delete what this operation left, by name: its epoch is decided. What fails here is swept by a later writer."""
+        self.rest(ticket)
+        names = [ticket.name, *(plan_name(ticket.incarnation, ticket.epoch, a) for a in range(attempts))]
+        if self._heart.has_beaten(ticket):
+            names.append(ticket.heartbeat)
+        try:
+            self.objects.delete(names)
+        except StorageError:
+            return
+
+    def sweep(self, decided: Callable[[], Mapping[str, int]]) -> None:
+        """Delete every object of a decided epoch, and of branch incarnations that no longer exist.
+
+        The objects are listed before the heads are read: an incarnation that is listed and has no head was deleted.
+        """
+        entries = [e for e in self.objects.list() if "/" in e.name]
+        if not entries:
+            return
+        epochs = decided()
+        for entry in entries:
+            epoch = epoch_of(entry.name)
+            folder = entry.name.partition("/")[0]
+            if epoch is not None and (folder not in epochs or epoch <= epochs[folder]):
+                self.objects.delete([entry.name])
+        for folder in {e.name.partition("/")[0] for e in entries}:
+            self.objects.forget_folder(folder)
+
+
+def _ticket(incarnation: str, epoch: int, claimant: int, first: Mapping[str, Any]) -> Ticket:
+    tables = first.get("tables")
+    return Ticket(
+        incarnation=incarnation,
+        epoch=epoch,
+        claimant=claimant,
+        nonce=str(first.get("nonce", "")),
+        tables=tuple(t for t in tables if isinstance(t, str)) if isinstance(tables, list) else (),
+        kind=str(first.get("kind", "unknown")),
+    )
+
+
+class _Heart:
+    """One thread per graph handle that renews the tickets held for longer than a quarter of a lease."""
+
+    def __init__(self, objects: ControlObjects) -> None:
+        self._objects = objects
+        self._lock = threading.Lock()
+        self._held: dict[str, tuple[Ticket, float]] = {}
+        self._beaten: set[str] = set()
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+
+    def watch(self, ticket: Ticket) -> None:
+        with self._lock:
+            self._held[ticket.name] = (ticket, time.monotonic())
+            if self._thread is None or self._pid != os.getpid():
+                self._pid = os.getpid()
+                self._thread = threading.Thread(target=self._run, name="omnigraph-heartbeat", daemon=True)
+                self._thread.start()
+
+    def forget(self, ticket: Ticket) -> None:
+        with self._lock:
+            self._held.pop(ticket.name, None)
+
+    def has_beaten(self, ticket: Ticket) -> bool:
+        return ticket.name in self._beaten
+
+    def _run(self) -> None:
+        count = 0
+        while True:
+            time.sleep(lease_s() / 4)
+            with self._lock:
+                if not self._held:
+                    self._thread = None
+                    return
+                now = time.monotonic()
+                due = [t for t, since in self._held.values() if lease_s() / 8 < now - since < RENEWALS_MOST_S]
+            for ticket in due:
+                count += 1
+                self._beaten.add(ticket.name)
+                try:
+                    self._objects.write(ticket.heartbeat, {"count": count})
+                except StorageError:
+                    continue  # a missed beat costs at worst a takeover, which the head's compare-and-swap makes harmless
+                with self._lock:
+                    gone = ticket.name not in self._held
+                if gone:
+                    self._objects.delete([ticket.heartbeat])

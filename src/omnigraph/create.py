@@ -1,0 +1,75 @@
+"""Create a graph: parse the schema, make its tables, publish the manifest."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Literal
+
+from omnigraph.commit.observe import Observer, silent
+from omnigraph.commit.publish import new_commit_id
+from omnigraph.errors import UsageError
+from omnigraph.graph import Address, Graph
+from omnigraph.language.schema.ids import fresh_ids
+from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.plan import accept
+from omnigraph.storage.create import create_table, publish_manifest, require_free
+from omnigraph.storage.layout import locate
+from omnigraph.storage.manifest import fresh_incarnation
+from omnigraph.storage.records import MAIN, Head, Pin, Record
+
+
+def init_graph(
+    address: Address,
+    schema_text: str,
+    *,
+    row_ids: Literal["stable", "address"] = "stable",
+    actor: str | None = None,
+    schema_file: str = "<schema>",
+    storage_options: Mapping[str, str] | None = None,
+    observer: Observer = silent,
+) -> Graph:
+    """Create a graph with this schema and open it. GraphExists if there is one; of two that race, one wins."""
+    if row_ids not in ("stable", "address"):
+        raise UsageError(detail=f"row_ids is 'stable' or 'address', not {row_ids!r}.")
+    schema = accept(parse_schema(schema_text, file=schema_file), new_id=fresh_ids())
+    location = locate(address, options=storage_options)
+    require_free(location)
+    graph = Graph(location, actor=actor, observer=observer)
+    incarnation = fresh_incarnation()
+    pins: dict[str, Pin] = {}
+    for t in schema.types():
+        pins[t.id], _ = create_table(
+            location,
+            t,
+            incarnation=secrets.token_hex(6),
+            stable_row_ids=row_ids == "stable",
+            stamp=f"create/{incarnation}",
+        )
+    schema_id = f"s{secrets.token_hex(8)}"
+    record = Record(
+        branch=MAIN,
+        incarnation=incarnation,
+        epoch=0,
+        commit=new_commit_id(),
+        parent=None,
+        kind="init",
+        actor=graph._actor,
+        created_at_us=time.time_ns() // 1000,
+        schema=schema_id,
+        delta=pins,
+        snapshot=pins,
+    )
+    assert record.commit is not None
+    head = Head(
+        branch=MAIN,
+        commit=record.commit,
+        epoch=0,
+        incarnation=incarnation,
+        schema=schema_id,
+        pins=pins,
+        recent=(record,),
+    )
+    publish_manifest(location, head=head, schema=schema, stable_row_ids=row_ids == "stable")
+    return graph

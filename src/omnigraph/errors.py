@@ -1,0 +1,324 @@
+"""Every error that Omnigraph raises on purpose, as one tree.
+
+OmnigraphError
+├── UsageError                 the call itself is wrong (exit code 2)
+│   ├── ConsentRequired        a destructive verb on a remote target without --yes
+│   └── UnsupportedStore       a URI scheme or a file system that can't hold a graph
+├── SchemaError
+│   ├── SchemaSyntaxError      the .pg text does not parse
+│   ├── SchemaRuleError        it parses and breaks a rule of the language
+│   └── UnsupportedSchemaChange  the plan holds a step that can't be applied
+├── InputError
+│   ├── RecordError            lines of an input file are not valid records
+│   ├── ConstraintViolation    rows break a rule of the schema
+│   ├── KeyConflict            a strict insert of an id that exists
+│   ├── UnknownType
+│   └── UnknownProperty
+├── ConflictError
+│   ├── PreconditionFailed     --if-commit lost (exit code 4)
+│   ├── ReadSetConflict        what the transaction read has changed
+│   ├── StaleView              a handle or snapshot is behind what it needs
+│   └── WriterBusy             another writer held the branch for longer than the caller waits
+├── RecoveryError
+│   ├── RecoveryPending        an operation of a dead writer can't be settled here and now
+│   ├── UncoveredDrift         a table moved without the door
+│   └── BadRecoveryRecord      an object under __recovery can't be understood
+├── FormatError
+│   ├── NewerFormat            the graph was written by a newer omnigraph
+│   └── NotAGraph              something is there, and it is not a graph of ours
+├── LookupFailed
+│   ├── GraphNotFound, GraphExists
+│   ├── BranchNotFound, BranchExists, BranchInUse, InvalidBranchName
+│   ├── CommitNotFound
+│   └── VersionReclaimed       the version existed and cleanup removed it
+└── StorageError               the store failed: disk full, I/O error, access denied, network
+
+`condition` is a contract: stable, searchable, the same in Python, JSON and the docs. Fields are plain JSON values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+
+class OmnigraphError(Exception):
+    """Base of the tree: a condition name, one sentence made from the fields, and what the user can do next."""
+
+    condition: ClassVar[str] = "omnigraph_error"
+    text: ClassVar[str] = "{detail}"
+    remedy_text: ClassVar[str] = ""
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields: dict[str, Any] = fields
+        super().__init__(self.message)
+
+    @property
+    def message(self) -> str:
+        return self.text.format_map(_Shown(self.fields))
+
+    @property
+    def remedy(self) -> str:
+        return self.remedy_text.format_map(_Shown(self.fields))
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of `{"error": …}`: fixed keys first, the error's own fields after them."""
+        own = {k: v for k, v in self.fields.items() if k not in ("condition", "message", "remedy")}
+        return {"condition": self.condition, "message": self.message, "remedy": self.remedy, **own}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.fields)
+
+
+class _Shown(dict[str, Any]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def _rebuild(cls: type[OmnigraphError], fields: dict[str, Any]) -> OmnigraphError:
+    return cls(**fields)
+
+
+# ---- usage -----------------------------------------------------------------------------------------------------------
+
+
+class UsageError(OmnigraphError):
+    condition = "wrong_usage"
+    text = "{detail}"
+    remedy_text = "See the command's --help for its options and examples."
+    exit_code = 2
+
+
+class ConsentRequired(UsageError):
+    condition = "consent_required"
+    text = "{verb} destroys data on {target}, which is not a local path, and nobody is there to ask."
+    remedy_text = "Add --yes if that is what you want."
+
+
+class UnsupportedStore(UsageError):
+    condition = "unsupported_store"
+    text = "{uri} can't hold a graph: {detail}"
+    remedy_text = "Use a local path, a file:// URI or an s3:// URI."
+
+
+# ---- schema ----------------------------------------------------------------------------------------------------------
+
+
+class SchemaError(OmnigraphError):
+    """Errors of .pg text carry file, line, column, the offending line and a caret under the place."""
+
+    condition = "schema_error"
+    text = "{file}:{line}:{column}: {detail}\n{excerpt}"
+    remedy_text = "Correct the schema file at that place."
+
+
+class SchemaSyntaxError(SchemaError):
+    condition = "schema_syntax"
+
+
+class SchemaRuleError(SchemaError):
+    condition = "schema_rule"
+
+
+class UnsupportedSchemaChange(OmnigraphError):
+    condition = "unsupported_schema_change"
+    text = "the schema can't be applied: {reasons}"
+    remedy_text = "Run `omnigraph schema plan` to see every step, and change the schema file accordingly."
+
+
+# ---- input -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One row that breaks one rule. `rule` is stable; `line` is set where the row came from a file."""
+
+    rule: str
+    table_key: str
+    message: str
+    entity_id: str | None = None
+    property: str | None = None
+    line: int | None = None
+    row: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {k: v for k, v in asdict(self).items() if v is not None}
+
+
+class InputError(OmnigraphError):
+    condition = "input_error"
+
+
+class RecordError(InputError):
+    condition = "invalid_record"
+    text = "{count} of the input's lines are not valid records. {shown}"
+    remedy_text = "Correct these lines, or load the rest with --on-error quarantine."
+
+
+class ConstraintViolation(InputError):
+    condition = "constraint_violation"
+    text = "{count} rows break a rule of the schema. {shown}"
+    remedy_text = "Correct these rows; nothing was written."
+
+
+class KeyConflict(InputError):
+    condition = "key_conflict"
+    text = "{table_key} already has an entity with the id {entity_id!r}."
+    remedy_text = "Use upsert (mode merge) to replace it, or choose another key; nothing was written."
+
+
+class UnknownType(InputError):
+    condition = "unknown_type"
+    text = "the schema has no {kind} type named {type_name!r}."
+    remedy_text = "Run `omnigraph schema show` for the types that exist."
+
+
+class UnknownProperty(InputError):
+    condition = "unknown_property"
+    text = "{table_key} has no property named {property!r}."
+    remedy_text = "Run `omnigraph schema show` for the properties that exist."
+
+
+# ---- conflicts -------------------------------------------------------------------------------------------------------
+
+
+class ConflictError(OmnigraphError):
+    condition = "conflict"
+
+
+class PreconditionFailed(ConflictError):
+    condition = "precondition_failed"
+    text = "the write was to happen only on commit {expected}, but {branch} is at {actual}."
+    remedy_text = "Read the branch again, decide again, and repeat with the new commit id; nothing was written."
+    exit_code = 4
+
+
+class ReadSetConflict(ConflictError):
+    condition = "read_set_conflict"
+    text = "{member} was changed by another writer after this transaction had read it."
+    remedy_text = "Run the transaction again on a fresh snapshot; nothing was written."
+
+
+class StaleView(ConflictError):
+    condition = "stale_view"
+    text = "{detail}"
+    remedy_text = "Open the graph again and repeat."
+
+
+class WriterBusy(ConflictError):
+    condition = "writer_busy"
+    text = "{branch} was held by other writers for {waited_s:.0f} s."
+    remedy_text = "Try again, or raise the limit with OMNIGRAPH_WRITE_TIMEOUT; nothing was written."
+
+
+# ---- recovery --------------------------------------------------------------------------------------------------------
+
+
+class RecoveryError(OmnigraphError):
+    condition = "recovery_error"
+
+
+class RecoveryPending(RecoveryError):
+    condition = "recovery_pending"
+    text = "operation {operation_id} of a writer that died on {branch} is not settled: {detail}"
+    remedy_text = "Repeat the command: any writer settles it. If this persists, look at {path}."
+
+
+class UncoveredDrift(RecoveryError):
+    condition = "uncovered_drift"
+    text = (
+        "{table_key} is at version {lance_head_version}, ahead of the published version {manifest_version}, "
+        "and no operation of omnigraph explains it."
+    )
+    remedy_text = "Run `omnigraph repair` to see what happened and to publish or discard it; nothing was written."
+
+
+class BadRecoveryRecord(RecoveryError):
+    condition = "bad_recovery_record"
+    text = "{path} can't be understood: {detail}"
+    remedy_text = "Upgrade omnigraph if a newer one wrote it; otherwise move that file away after reading it."
+
+
+# ---- format ----------------------------------------------------------------------------------------------------------
+
+
+class FormatError(OmnigraphError):
+    condition = "format_error"
+
+
+class NewerFormat(FormatError):
+    condition = "newer_format"
+    text = "the graph has format {found}; this omnigraph knows up to {known}. Nothing was touched."
+    remedy_text = "Upgrade omnigraph first."
+
+
+class NotAGraph(FormatError):
+    condition = "not_a_graph"
+    text = "{uri} is not a graph: {detail}"
+    remedy_text = "Check the address, or create a graph with `omnigraph init`."
+
+
+# ---- look-ups --------------------------------------------------------------------------------------------------------
+
+
+class LookupFailed(OmnigraphError):
+    condition = "lookup_failed"
+
+
+class GraphNotFound(LookupFailed):
+    condition = "graph_not_found"
+    text = "there is no graph at {uri}."
+    remedy_text = "Check the address, or create one with `omnigraph init {uri} --schema FILE`."
+
+
+class GraphExists(LookupFailed):
+    condition = "graph_exists"
+    text = "there is already a graph at {uri}."
+    remedy_text = "Choose another address, or use the graph that is there."
+
+
+class BranchNotFound(LookupFailed):
+    condition = "branch_not_found"
+    text = "there is no branch named {branch!r}."
+    remedy_text = "Run `omnigraph branch list`, or create it with `omnigraph branch create {branch}`."
+
+
+class BranchExists(LookupFailed):
+    condition = "branch_exists"
+    text = "there is already a branch named {branch!r}{why}."
+    remedy_text = "Choose another name, or delete that branch first."
+
+
+class BranchInUse(LookupFailed):
+    condition = "branch_in_use"
+    text = "the branch {branch!r} can't be deleted: {detail}"
+    remedy_text = "Delete the branches that were made from it first."
+
+
+class InvalidBranchName(LookupFailed):
+    condition = "invalid_branch_name"
+    text = "{branch!r} is not a branch name: {detail}"
+    remedy_text = "Use letters, digits, '.', '_', '-' and '/' between parts, for example review/anna."
+    exit_code = 2
+
+
+class CommitNotFound(LookupFailed):
+    condition = "commit_not_found"
+    text = "there is no commit {commit!r}."
+    remedy_text = "Run `omnigraph commit list` for the commits that exist."
+
+
+class VersionReclaimed(LookupFailed):
+    condition = "version_reclaimed"
+    text = "{table_key} at version {version} existed, and cleanup has removed it."
+    remedy_text = "Read a newer commit; keep more history with a larger --keep or --older-than."
+
+
+# ---- store -----------------------------------------------------------------------------------------------------------
+
+
+class StorageError(OmnigraphError):
+    condition = "storage_failed"
+    text = "the store failed while {doing}: {detail}"
+    remedy_text = "Free space, check access and connection, then repeat the command: nothing half-done became visible."

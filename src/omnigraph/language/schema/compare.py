@@ -1,0 +1,250 @@
+"""What changed between an accepted type and its new declaration, written down as steps, refusals and findings.
+
+Annotations other than `@embed` and `@rename_from` are metadata and change freely. `@rename_from` is an instruction to
+the planner: adding or removing it is no change by itself. Constraints promise something about every row that exists, so
+only `@index` can be added; one whose properties are all dropped goes with them, unless it is the key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from omnigraph.language.schema.constraints import EDGE_COLUMNS, constraint_identity, in_order
+from omnigraph.language.schema.lint import Finding, finding
+from omnigraph.language.schema.match import Match, match
+from omnigraph.language.schema.model import (
+    Annotation,
+    Constraint,
+    EdgeType,
+    EntityType,
+    InterfaceType,
+    NodeType,
+    Property,
+    Schema,
+)
+from omnigraph.language.schema.steps import (
+    AddConstraint,
+    AddProperty,
+    AddType,
+    DropProperty,
+    ExtendEnum,
+    RenameProperty,
+    Step,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+)
+
+T = TypeVar("T", NodeType, EdgeType)
+
+
+@dataclass
+class Changes:
+    """What the comparison collects."""
+
+    new_id: Callable[[str], str]
+    mode: Literal["soft", "hard"]
+    populated: Callable[[EntityType], bool]
+    steps: list[Step] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def unsupported(
+        self, entity: str, reason: str, *, type_id: str = "", property_id: str = "", code: str | None = None
+    ) -> None:
+        self.steps.append(UnsupportedChange(entity, reason, code, type_id, property_id))
+        if code is not None:
+            self.findings.append(finding(code, entity, reason))
+
+
+# ---- interfaces ------------------------------------------------------------------------------------------------------
+
+
+def compare_interfaces(accepted: Schema, desired: Schema, changes: Changes) -> None:
+    before = {i.name: i for i in accepted.interfaces}
+    after = {i.name: i for i in desired.interfaces}
+    for name in before:
+        if name not in after:
+            changes.unsupported(f"interface:{name}", "an interface can't be removed or renamed")
+    for name, new in after.items():
+        if name not in before:
+            changes.steps.append(AddType("interface", name, ""))
+        elif _definition(before[name]) != _definition(new):
+            changes.steps.append(UpdateTypeMetadata("interface", name, ""))
+
+
+def _definition(interface: InterfaceType) -> set[tuple[Any, ...]]:
+    return {
+        (p.name, p.type, p.nullable, frozenset(_metadata(p.annotations, without=("rename_from",)).items()))
+        for p in interface.properties
+    }
+
+
+# ---- types -----------------------------------------------------------------------------------------------------------
+
+
+def compare_types(old: T, new: T, node_renames: dict[str, str], changes: Changes) -> T:
+    """Adds the steps from `old` to `new` and returns the type afterwards, with ids."""
+    _compare_head(old, new, node_renames, changes)
+    found: Match[Property] = match(old.properties, new.properties)
+    for p, before, reason in found.conflicts:
+        property_id = "" if before is None else before.id
+        changes.unsupported(f"{new.key}.{p.name}", reason, type_id=old.id, property_id=property_id)
+    kept: list[Property] = [_compare_property(a, b, old, new, found.renames(), changes) for a, b in found.pairs]
+    for p in found.dropped:
+        _drop_property(p, old, new, changes)
+    added: list[Property] = [_add_property(p, old, new, changes) for p in found.added]
+    _compare_constraints(old, new, found, changes)
+    names = _differing(old.annotations, new.annotations, without=("rename_from",))
+    if names:
+        changes.steps.append(UpdateTypeMetadata(new.kind, new.name, old.id, names))
+    properties = (*kept, *added)
+    if any(isinstance(s, UnsupportedChange) for s in changes.steps):
+        return old
+    constraints = in_order(new.constraints, [p.name for p in properties])
+    return replace(new, id=old.id, properties=properties, constraints=constraints)
+
+
+def _compare_head(old: EntityType, new: EntityType, node_renames: dict[str, str], changes: Changes) -> None:
+    if isinstance(old, NodeType) and isinstance(new, NodeType):
+        if set(old.implements) != set(new.implements):
+            changes.unsupported(new.key, "the interfaces that a node implements can't change", type_id=old.id)
+        return
+    assert isinstance(old, EdgeType)
+    assert isinstance(new, EdgeType)
+    ends = tuple(node_renames.get(name, name) for name in (old.source, old.target))
+    if ends != (new.source, new.target):
+        reason = f"the endpoints of an edge can't change ({ends[0]} -> {ends[1]} to {new.source} -> {new.target})"
+        changes.unsupported(new.key, reason, type_id=old.id)
+    if (old.card_min, old.card_max) != (new.card_min, new.card_max):
+        changes.unsupported(new.key, "the cardinality of an edge can't change", type_id=old.id)
+
+
+# ---- properties ------------------------------------------------------------------------------------------------------
+
+
+def _compare_property(
+    old: Property, new: Property, owner: EntityType, now: EntityType, renames: dict[str, str], changes: Changes
+) -> Property:
+    where = (now.kind, now.name, owner.id, new.name, old.id)
+    if old.name != new.name:
+        changes.steps.append(RenameProperty(*where, old.name))
+
+    def refuse(reason: str, code: str | None = None) -> None:
+        changes.unsupported(f"{now.key}.{new.name}", reason, type_id=owner.id, property_id=old.id, code=code)
+
+    if old.type.kind == new.type.kind == "Enum":
+        removed = sorted(set(old.type.values) - set(new.type.values))
+        added = sorted(set(new.type.values) - set(old.type.values))
+        if removed:
+            refuse(f"enum values can't be removed or renamed ({', '.join(removed)})", "OG-MF-106")
+        elif added:
+            changes.steps.append(ExtendEnum(*where, tuple(added)))
+    elif old.type != new.type:
+        refuse(f"the type of a property can't change ({old.type} to {new.type})", "OG-MF-106")
+    if old.nullable and not new.nullable:
+        refuse("a nullable property can't become required", "OG-MF-104")
+    elif new.nullable and not old.nullable:
+        refuse("a required property can't become nullable", "OG-MF-106")
+    if _embed(old, renames) != _embed(new, {}):
+        refuse("the source or model of @embed can't change: stored vectors came from the old one")
+    names = _differing(old.annotations, new.annotations, without=("rename_from", "embed"))
+    if names:
+        changes.steps.append(UpdatePropertyMetadata(*where, names))
+    return replace(new, id=old.id)
+
+
+def _embed(p: Property, renames: dict[str, str]) -> tuple[object, ...]:
+    found = p.annotation("embed")
+    if found is None:
+        return ()
+    return renames.get(str(found.argument), found.argument), found.option("model")
+
+
+def _add_property(p: Property, owner: EntityType, now: EntityType, changes: Changes) -> Property:
+    """A default fills the existing rows, whether or not the property could be null: as in SQL's ADD COLUMN."""
+    if not p.nullable and p.default is None and changes.populated(owner):
+        reason = "a required property without @default can't be added to a type that holds rows"
+        changes.unsupported(f"{now.key}.{p.name}", reason, type_id=owner.id, code="OG-MF-103")
+        return p
+    added = replace(p, id=changes.new_id("p"))
+    where = (now.kind, now.name, owner.id, p.name, added.id)
+    changes.steps.append(AddProperty(*where, str(p.type), p.nullable, p.default))
+    return added
+
+
+def _drop_property(p: Property, owner: EntityType, now: EntityType, changes: Changes) -> None:
+    changes.steps.append(DropProperty(now.kind, now.name, owner.id, p.name, p.id, changes.mode))
+    if changes.populated(owner):
+        code = "OG-DS-105" if p.type.kind == "Vector" else "OG-DS-104"
+        lost = (
+            "its values and their history are removed for good"
+            if changes.mode == "hard"
+            else "its values stay readable at older commits until cleanup"
+        )
+        message = f"{now.name} holds rows and its property {p.name} is dropped; {lost}"
+        changes.findings.append(finding(code, f"{now.key}.{p.name}", message))
+
+
+# ---- constraints -----------------------------------------------------------------------------------------------------
+
+
+def _compare_constraints(old: EntityType, new: EntityType, found: Match[Property], changes: Changes) -> None:
+    renames = found.renames()
+    dropped = {p.name for p in found.dropped}
+    before = {constraint_identity(c): c for c in (_renamed(c, renames) for c in old.constraints)}
+    after = {constraint_identity(c): c for c in new.constraints}
+
+    def refuse(reason: str) -> None:
+        changes.unsupported(new.key, reason, type_id=old.id)
+
+    for identity, c in before.items():
+        gone = sorted(dropped & set(c.properties))
+        if identity in after:
+            if gone:
+                refuse(f"{', '.join(gone)} can't be dropped: {text_of(c)} uses it")
+        elif c.kind == "key" and gone:
+            refuse(f"{', '.join(gone)} can't be dropped: it is part of {text_of(c)}, from which ids are made")
+        elif len(gone) < len(c.properties):
+            because = f" ({', '.join(gone)} is dropped, the rest of its properties stay)" if gone else ""
+            refuse(f"{text_of(c)} can't be removed{because}")
+    known = {*new.by_name, *EDGE_COLUMNS}
+    for identity, c in after.items():
+        if identity in before:
+            continue
+        if c.kind != "index" or not known.issuperset(c.properties):
+            refuse(f"{text_of(c)} can't be added to a type that exists: its rows were never held to it")
+        else:
+            changes.steps.append(AddConstraint(new.kind, new.name, old.id, "index", c.properties))
+
+
+def _renamed(c: Constraint, renames: dict[str, str]) -> Constraint:
+    return replace(c, properties=tuple(renames.get(p, p) for p in c.properties))
+
+
+def text_of(c: Constraint) -> str:
+    """As a schema file would have it, without the pattern of a check."""
+    names = ", ".join(c.properties)
+    if c.kind == "range":
+        low, high = ("" if b is None else b for b in (c.low, c.high))
+        return f"@range({names}, {low}..{high})"
+    return f"@check({names}, …)" if c.kind == "check" else f"@{c.kind}({names})"
+
+
+# ---- annotations -----------------------------------------------------------------------------------------------------
+
+
+def _metadata(annotations: Sequence[Annotation], without: tuple[str, ...]) -> Counter[tuple[object, ...]]:
+    """As a bag, with the types of the values: `true` and 1 compare equal in Python and are not the same annotation."""
+    return Counter(
+        (a.name, type(a.argument), a.argument, tuple((k, type(v), v) for k, v in sorted(a.options)))
+        for a in annotations
+        if a.name not in without
+    )
+
+
+def _differing(old: Sequence[Annotation], new: Sequence[Annotation], without: tuple[str, ...]) -> tuple[str, ...]:
+    before, after = _metadata(old, without), _metadata(new, without)
+    return tuple(sorted({str(key[0]) for key in ((before - after) + (after - before))}))

@@ -1,0 +1,161 @@
+"""From the accepted schema to the desired one: the steps, what can't be done and why, and the schema afterwards.
+
+1. match      types and properties by name or `@rename_from` (`match`)
+2. compare    interfaces, then each matched type: its head, its properties, its constraints (`compare`)
+3. list       renames first, so that every later step uses new names; types are added before others are dropped
+4. result     the accepted schema after the steps: ids kept, properties in the order of the table's columns
+              (accepted ones first, added ones behind), the desired file's text as source
+
+Keeps: an id never changes hands; an unsupported plan has the accepted schema as its result; a plan against its own
+result is empty. Pure: whether a type holds rows is asked through `populated`, and only where it matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from omnigraph.language.schema.compare import Changes, compare_interfaces, compare_types
+from omnigraph.language.schema.constraints import in_order
+from omnigraph.language.schema.lint import Finding, finding
+from omnigraph.language.schema.match import Match, match
+from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Schema
+from omnigraph.language.schema.steps import AddType, DropType, RenameType, Step, UnsupportedChange
+
+T = TypeVar("T", NodeType, EdgeType)
+
+
+@dataclass(frozen=True)
+class SchemaPlan:
+    steps: tuple[Step, ...]
+    result: Schema
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def supported(self) -> bool:
+        return not self.unsupported
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.steps)
+
+    @property
+    def unsupported(self) -> tuple[UnsupportedChange, ...]:
+        return tuple(s for s in self.steps if isinstance(s, UnsupportedChange))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "supported": self.supported,
+            "changed": self.changed,
+            "steps": [s.to_json() for s in self.steps],
+            "findings": [f.to_json() for f in self.findings],
+        }
+
+
+def accept(desired: Schema, *, new_id: Callable[[str], str]) -> Schema:
+    """The first acceptance: every type and property gets an id. There is nothing that `@rename_from` could mean."""
+    nodes = tuple(_with_ids(n, new_id) for n in desired.nodes)
+    edges = tuple(_with_ids(e, new_id) for e in desired.edges)
+    return replace(desired, nodes=nodes, edges=edges)
+
+
+def plan_changes(
+    accepted: Schema,
+    desired: Schema,
+    *,
+    new_id: Callable[[str], str],
+    allow_data_loss: bool = False,
+    populated: Callable[[EntityType], bool] = lambda t: True,
+) -> SchemaPlan:
+    """`populated` says whether an accepted type holds rows; `allow_data_loss` turns soft drops into hard ones."""
+    new_id = _unused(new_id, accepted)
+    changes = Changes(new_id, "hard" if allow_data_loss else "soft", _asked_once(populated))
+    nodes = match(accepted.nodes, desired.nodes)
+    edges = match(accepted.edges, desired.edges)
+    compare_interfaces(accepted, desired, changes)
+    _conflicts(nodes, accepted, changes)
+    _conflicts(edges, accepted, changes)
+    pairs: list[tuple[EntityType, EntityType]] = [*nodes.pairs, *edges.pairs]
+    for old, new in pairs:
+        if old.name != new.name:
+            changes.steps.append(RenameType(new.kind, new.name, old.id, old.name))
+    kept_nodes = tuple(compare_types(old, new, nodes.renames(), changes) for old, new in nodes.pairs)
+    kept_edges = tuple(compare_types(old, new, nodes.renames(), changes) for old, new in edges.pairs)
+    added_nodes = tuple(_added(n, changes) for n in nodes.added)
+    added_edges = tuple(_added(e, changes) for e in edges.added)
+    _drop_types(edges.dropped, nodes.dropped, accepted, changes)
+
+    steps = tuple(changes.steps)
+    if not steps or any(isinstance(s, UnsupportedChange) for s in steps):
+        return SchemaPlan(steps, accepted, tuple(changes.findings))
+    result = Schema(desired.interfaces, kept_nodes + added_nodes, kept_edges + added_edges, desired.source)
+    return SchemaPlan(steps, result, tuple(changes.findings))
+
+
+def _conflicts(found: Match[NodeType] | Match[EdgeType], accepted: Schema, changes: Changes) -> None:
+    kinds = {t.name: t.kind for t in accepted.types()}
+    for new, old, reason in found.conflicts:
+        if old is None:
+            other = next((str(a.argument) for a in new.annotations if a.name == "rename_from"), "")
+            if other in kinds:
+                reason = f"@rename_from names {other}, which is no {new.kind} type"
+        changes.unsupported(new.key, reason, type_id="" if old is None else old.id)
+
+
+def _drop_types(edges: Sequence[EdgeType], nodes: Sequence[NodeType], accepted: Schema, changes: Changes) -> None:
+    """Edges before nodes; a node type stays as long as an edge type that remains has it as an endpoint."""
+    gone = {e.name for e in edges}
+    types: list[EntityType] = [*edges, *nodes]
+    for dropped in types:
+        users = [e.name for e in accepted.incident_edges(dropped.name) if e.name not in gone]
+        if isinstance(dropped, NodeType) and users:
+            reason = f"the node type is dropped, and {', '.join(users)} still connects it; drop that edge type as well"
+            changes.unsupported(dropped.key, reason, type_id=dropped.id)
+            continue
+        changes.steps.append(DropType(dropped.kind, dropped.name, dropped.id, changes.mode))
+        if changes.populated(dropped):
+            code = "OG-DS-102" if isinstance(dropped, NodeType) else "OG-DS-103"
+            lost = (
+                "its rows and their history are removed for good"
+                if changes.mode == "hard"
+                else "its rows stay readable at older commits until cleanup"
+            )
+            changes.findings.append(finding(code, dropped.key, f"{dropped.name} holds rows and is dropped; {lost}"))
+
+
+def _added(new: T, changes: Changes) -> T:
+    typed = _with_ids(new, changes.new_id)
+    changes.steps.append(AddType(typed.kind, typed.name, typed.id))
+    return typed
+
+
+def _with_ids(t: T, new_id: Callable[[str], str]) -> T:
+    type_id = new_id("n" if isinstance(t, NodeType) else "e")
+    properties = tuple(replace(p, id=new_id("p")) for p in t.properties)
+    constraints = in_order(t.constraints, [p.name for p in properties])
+    return replace(t, id=type_id, properties=properties, constraints=constraints)
+
+
+def _unused(new_id: Callable[[str], str], accepted: Schema) -> Callable[[str], str]:
+    taken = {t.id for t in accepted.types()} | {p.id for t in accepted.types() for p in t.properties}
+
+    def unused(prefix: str) -> str:
+        found = new_id(prefix)
+        while found in taken:
+            found = new_id(prefix)
+        return found
+
+    return unused
+
+
+def _asked_once(populated: Callable[[EntityType], bool]) -> Callable[[EntityType], bool]:
+    """Counting rows may cost a request, so each type is asked about once at most."""
+    answers: dict[str, bool] = {}
+
+    def ask(t: EntityType) -> bool:
+        if t.key not in answers:
+            answers[t.key] = populated(t)
+        return answers[t.key]
+
+    return ask

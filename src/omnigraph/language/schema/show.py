@@ -1,0 +1,140 @@
+"""Canonical .pg text of a schema: it parses back to the same model, apart from ids and source.
+
+One property per line; @key, @unique and @index on one property stand behind it, everything else in the body below.
+What a node has from its interfaces is not repeated. Where a node's properties are not in an order that a file could
+have (after an interface has grown), the text is right and only the order differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from omnigraph.language.schema.annotations import MARKS
+from omnigraph.language.schema.constraints import EDGE_COLUMNS
+from omnigraph.language.schema.model import (
+    Annotation,
+    Constraint,
+    EdgeType,
+    EntityType,
+    InterfaceType,
+    Literal_,
+    NodeType,
+    Property,
+    Schema,
+)
+
+Mark = tuple[str, tuple[str, ...]]
+_ESCAPED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def render(schema: Schema) -> str:
+    interfaces = {i.name: i for i in schema.interfaces}
+    blocks = [
+        *(_block(f"interface {i.name}", [_property(p, ()) for p in i.properties]) for i in schema.interfaces),
+        *(_node(n, interfaces) for n in schema.nodes),
+        *(_edge(e) for e in schema.edges),
+    ]
+    return "\n\n".join(blocks) + ("\n" if blocks else "")
+
+
+def _node(n: NodeType, interfaces: dict[str, InterfaceType]) -> str:
+    implements = f" implements {', '.join(n.implements)}" if n.implements else ""
+    inherited = _inherited(n, interfaces)
+    marks: set[Mark] = {(a.name, (p.name,)) for p in inherited.values() for a in p.annotations if a.name in MARKS}
+    lines = [
+        _property(p, _marks_of(p.name, n.constraints, marks))
+        for p in n.properties
+        if not _is_inherited(p, inherited) or _marks_of(p.name, n.constraints, marks)
+    ]
+    lines += [_constraint(c) for c in n.constraints if not _on_property(c)]
+    return _block(f"node {n.name}{_annotations(n.annotations)}{implements}", lines)
+
+
+def _edge(e: EdgeType) -> str:
+    most = "" if e.card_max is None else e.card_max
+    card = f" @card({e.card_min}..{most})" if e.card_min or e.card_max is not None else ""
+    head = f"edge {e.name}: {e.source} -> {e.target}{card}{_annotations(e.annotations)}"
+    lines = [_property(p, _marks_of(p.name, e.constraints, set())) for p in e.properties]
+    lines += [_constraint(c) for c in e.constraints if not _on_property(c)]
+    return _block(head, lines) if lines else head
+
+
+def _block(head: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"{head} {{", *(f"  {line}" for line in lines), "}"]) if lines else f"{head} {{}}"
+
+
+def _inherited(n: NodeType, interfaces: dict[str, InterfaceType]) -> dict[str, Property]:
+    """What the node has from its interfaces, with the marks still on; a later interface's annotations replace."""
+    found: dict[str, Property] = {}
+    for name in n.implements:
+        for p in interfaces[name].properties:
+            before = found.get(p.name)
+            names = {a.name for a in p.annotations}
+            kept = () if before is None else tuple(a for a in before.annotations if a.name not in names)
+            found[p.name] = Property(p.name, p.type, p.nullable, (*kept, *p.annotations))
+    return found
+
+
+def _is_inherited(p: Property, inherited: dict[str, Property]) -> bool:
+    there = inherited.get(p.name)
+    return there is not None and p.annotations == tuple(a for a in there.annotations if a.name not in MARKS)
+
+
+def _marks_of(name: str, constraints: Iterable[Constraint], inherited: set[Mark]) -> list[str]:
+    return [
+        c.kind
+        for c in constraints
+        if _on_property(c) and c.properties == (name,) and (c.kind, c.properties) not in inherited
+    ]
+
+
+def _on_property(c: Constraint) -> bool:
+    return c.kind in MARKS and len(c.properties) == 1 and c.properties[0] not in EDGE_COLUMNS
+
+
+def _property(p: Property, marks: Iterable[str]) -> str:
+    text = "".join(f" @{m}" for m in marks)
+    return f"{p.name}: {p.type}{'?' if p.nullable else ''}{text}{_annotations(p.annotations)}"
+
+
+def _constraint(c: Constraint) -> str:
+    names = ", ".join(c.properties)
+    if c.kind == "range":
+        low, high = ("" if b is None else literal(b) for b in (c.low, c.high))
+        return f"@range({names}, {low}..{high})"
+    if c.kind == "check":
+        return f"@check({names}, {literal(c.pattern or '')})"
+    return f"@{c.kind}({names})"
+
+
+def _annotations(annotations: Iterable[Annotation]) -> str:
+    return "".join(f" {_annotation(a)}" for a in annotations)
+
+
+def _annotation(a: Annotation) -> str:
+    if a.argument is None:
+        return f"@{a.name}"
+    options = "".join(f", {key}={literal(value)}" for key, value in a.options)
+    return f"@{a.name}({literal(a.argument)}{options})"
+
+
+def literal(value: Literal_) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        # The language has no exponents; Decimal writes the shortest exact spelling without one.
+        text = format(Decimal(repr(value)), "f")
+        return text if "." in text else f"{text}.0"
+    return (
+        '"' + "".join(_ESCAPED.get(c) or (c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}") for c in value) + '"'
+    )
+
+
+def describe(t: EntityType) -> str:
+    """One type alone, as canonical text with everything it has from its interfaces written out."""
+    if isinstance(t, EdgeType):
+        return _edge(t)
+    return _node(NodeType(t.name, t.properties, t.constraints, (), t.annotations), {})

@@ -1,0 +1,158 @@
+"""What calls return: frozen values that print, compare and turn into the JSON that the command line shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.commit.door import Outcome
+from omnigraph.storage.records import Head, Record
+
+if TYPE_CHECKING:
+    from omnigraph.language.schema.plan import SchemaPlan
+
+
+@dataclass(frozen=True)
+class CommitInfo:
+    """One graph commit. `manifest_version` is the version of the manifest that it was published on."""
+
+    id: str
+    branch: str
+    parent: str | None
+    merged_parent: str | None
+    actor: str | None
+    kind: str
+    created_at: datetime
+    schema: str
+    manifest_version: int
+    operation_id: str | None = None
+    tables: Mapping[str, int | None] = field(default_factory=dict)
+    """Tables that it moved, by table id: the new version, None if the table's lifetime ended."""
+    summary: Mapping[str, Any] | None = None
+    recovery: Mapping[str, Any] | None = None
+
+    @staticmethod
+    def of(record: Record) -> CommitInfo:
+        assert record.commit is not None
+        return CommitInfo(
+            id=record.commit,
+            branch=record.branch,
+            parent=record.parent,
+            merged_parent=record.merged_parent,
+            actor=record.actor,
+            kind=record.kind,
+            created_at=record.created_at,
+            schema=record.schema,
+            manifest_version=record.based_on,
+            operation_id=record.operation_id,
+            tables={t: None if p is None else p.version for t, p in record.delta.items()},
+            summary=record.summary,
+            recovery=record.recovery,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "created_at": self.created_at.isoformat(timespec="microseconds")}
+
+
+@dataclass(frozen=True)
+class BranchInfo:
+    name: str
+    commit: str
+    parent_branch: str | None
+
+    @staticmethod
+    def of(head: Head) -> BranchInfo:
+        return BranchInfo(head.branch, head.commit, None if head.made_from is None else head.made_from[0])
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _commit_json(commit: CommitInfo | None) -> dict[str, Any] | None:
+    return None if commit is None else commit.to_json()
+
+
+def _commit_of(outcome: Outcome) -> CommitInfo | None:
+    return None if outcome.record is None else CommitInfo.of(outcome.record)
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """`commit` is None if nothing changed. `ids` are those of inserted and upserted rows, in the order given."""
+
+    commit: CommitInfo | None
+    inserted: Mapping[str, int]
+    updated: Mapping[str, int]
+    deleted: Mapping[str, int]
+    ids: Mapping[str, list[str]] = field(default_factory=dict)
+    repeated: bool = False
+
+    @staticmethod
+    def of(outcome: Outcome) -> WriteResult:
+        counts = (outcome.record.summary if outcome.record is not None else None) or {}
+        result = outcome.result or {}
+        return WriteResult(
+            commit=_commit_of(outcome),
+            inserted=counts.get("inserted", {}),
+            updated=counts.get("updated", {}),
+            deleted=counts.get("deleted", {}),
+            ids=result.get("ids", {}),
+            repeated=outcome.repeated,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "commit": _commit_json(self.commit),
+            "inserted": dict(self.inserted),
+            "updated": dict(self.updated),
+            "deleted": dict(self.deleted),
+            "ids": {k: list(v) for k, v in self.ids.items()},
+            "repeated": self.repeated,
+        }
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    branch: str
+    mode: str
+    commit: CommitInfo | None
+    inserted: Mapping[str, int]
+    updated: Mapping[str, int]
+    deleted: Mapping[str, int]
+    lines: int
+    rejected: int
+    rejected_by_rule: Mapping[str, int]
+    quarantine: str | None
+    repeated: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        body = {k: dict(v) if isinstance(v, Mapping) else v for k, v in self.__dict__.items()}
+        return {**body, "commit": _commit_json(self.commit)}
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    branch: str
+    commit: str
+    rows: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "rows": dict(self.rows)}
+
+
+@dataclass(frozen=True)
+class SchemaResult:
+    """`applied` is False if the schema was already what it should be."""
+
+    applied: bool
+    plan: SchemaPlan
+    commit: CommitInfo | None
+
+    @staticmethod
+    def of(outcome: Outcome, plan: SchemaPlan) -> SchemaResult:
+        return SchemaResult(applied=outcome.record is not None, plan=plan, commit=_commit_of(outcome))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"applied": self.applied, "commit": _commit_json(self.commit), "plan": self.plan.to_json()}

@@ -1,0 +1,121 @@
+"""Create a graph, all at once or not at all.
+
+1. make     every table of the schema, empty, at a path that nobody else can choose
+2. build    the manifest in a scratch folder: its schema row, its genesis record, the head of main
+3. copy     the manifest's files to `<graph>/__manifest`, the version file last and create-only: this is the moment at which
+            the graph exists, and of two that race exactly one wins
+
+A crash before the last step leaves tables that nobody refers to, and the same address can be initialised again. Lance's own
+"create" would not do: a second creator, or a stopped one that goes on, overwrites the first one's rows.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import GraphExists, OmnigraphError, StorageError, UsageError
+from omnigraph.language.schema.model import EntityType, Schema
+from omnigraph.storage import durable, lancefs
+from omnigraph.storage.table import storage_schema
+from omnigraph.storage.layout import MANIFEST, RECOVERY, TABLE_FOLDERS, Location
+from omnigraph.storage.manifest import HEAD, ROW_IDS_KEY, Manifest, manifest_rows, manifest_schema, schema_row
+from omnigraph.storage.objects import open_store
+from omnigraph.storage.records import Head, Pin
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+_OUR_NAMES = frozenset({MANIFEST, RECOVERY, *TABLE_FOLDERS.values()})
+
+
+def create_table(
+    location: Location, t: EntityType, *, incarnation: str, stable_row_ids: bool, stamp: str
+) -> tuple[Pin, LanceDataset]:
+    """A new, empty table for the type, at a path made unique by `incarnation`."""
+    pin = Pin(table=t.id, incarnation=incarnation, fork=None, version=1)
+    uri = location.join(pin.path)
+    operation = lancefs.operations().Overwrite(storage_schema(t), [])
+    tx = lancefs.transaction(operation, read_version=0, properties={lancefs.STAMP: stamp})
+    made = lancefs.commit(location, uri, tx, stable_row_ids=stable_row_ids)
+    if location.is_local:
+        durable.sync_tree(uri)
+    return pin.at(made.version), made
+
+
+def require_free(location: Location) -> None:
+    """Refuse an address that holds a graph, or a local folder that holds something else."""
+    if graph_exists(location):
+        raise GraphExists(uri=location.uri)
+    if location.is_local and os.path.exists(location.uri):
+        if not os.path.isdir(location.uri):
+            raise UsageError(detail=f"{location.uri} is a file; a graph needs a folder of its own.")
+        foreign = sorted(set(os.listdir(location.uri)) - _OUR_NAMES)
+        if foreign:
+            detail = f"{location.uri} is not empty (it holds {foreign[0]!r}); a graph needs a folder of its own."
+            raise UsageError(detail=detail)
+
+
+def graph_exists(location: Location) -> bool:
+    try:
+        lancefs.open_newest(location, location.manifest_uri)
+    except lancefs.TableMissing:
+        return False
+    return True
+
+
+def publish_manifest(location: Location, *, head: Head, schema: Schema, stable_row_ids: bool) -> None:
+    """Steps 2 and 3. GraphExists if somebody else was first."""
+    with tempfile.TemporaryDirectory(prefix="omnigraph-init-") as scratch:
+        root = os.path.join(scratch, MANIFEST)
+        _build(root, head=head, schema=schema, stable_row_ids=stable_row_ids)
+        _copy(root, location, head)
+    if location.is_local:
+        durable.sync_tree(location.manifest_uri)
+        durable.sync_files([location.manifest_uri])
+
+
+def _build(root: str, *, head: Head, schema: Schema, stable_row_ids: bool) -> None:
+    from lance.fragment import write_fragments
+
+    here = Location(uri=os.path.dirname(root), is_local=True, options={})
+    op = lancefs.operations()
+    rows = manifest_rows([schema_row(head.schema, schema)])
+    empty = lancefs.commit(here, root, lancefs.transaction(op.Overwrite(manifest_schema(), []), read_version=0))
+    fragments = write_fragments(rows, empty, mode="append")
+    filled = lancefs.commit(here, empty, lancefs.transaction(op.Append(fragments), read_version=empty.version))
+    config = {HEAD + head.branch: head.dumps(), ROW_IDS_KEY: "stable" if stable_row_ids else "address"}
+    update = op.UpdateConfig(config_updates=op.UpdateMap(config))
+    lancefs.commit(here, filled, lancefs.transaction(update, read_version=filled.version))
+
+
+def _copy(root: str, location: Location, head: Head) -> None:
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError
+
+    store = open_store(location, MANIFEST)
+    newest = min(Path(root, "_versions").glob("*.manifest"))
+    files = [p for p in Path(root).rglob("*") if p.is_file() and p.parent.name != "_versions"]
+    try:
+        for path in files:
+            obstore.put(store, str(path.relative_to(root)), path.read_bytes())
+        if location.is_local:
+            durable.sync_tree(location.manifest_uri)
+        obstore.put(store, str(newest.relative_to(root)), newest.read_bytes(), mode="create")
+    except (AlreadyExistsError, BaseError, OSError) as error:
+        if _is_mine(location, head):
+            return
+        if isinstance(error, AlreadyExistsError):
+            raise GraphExists(uri=location.uri) from error
+        raise StorageError(doing=f"creating {location.manifest_uri}", detail=str(error)) from error
+
+
+def _is_mine(location: Location, head: Head) -> bool:
+    """After an error: did my manifest land all the same? Its head has an incarnation that only I know."""
+    try:
+        value = Manifest(location).table().config().get(HEAD + head.branch)
+    except OmnigraphError:
+        return False
+    return value is not None and Head.loads(head.branch, value, version=0).incarnation == head.incarnation

@@ -1,0 +1,128 @@
+"""What an acknowledged commit needs on a local disk: files whole, and on the platter, before the next step relies on them.
+
+Lance calls fsync nowhere, and it can report success after the last write of a file failed (a full disk, an I/O error).
+So the door asks here, in this order:
+
+1. before an effect: every new data and deletion file has the size or the closing mark it must have, and is synced with its folder
+2. after an effect: the table's new manifest and transaction file, and their folders
+3. after a publish: the same of the graph's manifest
+
+On S3 a request that was answered is durable, and everything here does nothing. `OMNIGRAPH_FSYNC=off` skips the syncing, not
+the checks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from omnigraph.errors import StorageError
+
+_ARROW_MARK = b"ARROW1"
+
+
+class NotDurable(StorageError):
+    """A sync failed. What it was to secure must not be relied on, and trying again proves nothing."""
+
+
+def fsync_enabled() -> bool:
+    return os.environ.get("OMNIGRAPH_FSYNC", "on").lower() not in ("off", "0", "false", "no")
+
+
+def sync_files(paths: Iterable[str]) -> None:
+    """Sync files and every folder they lie in. A file that is missing is an error: something relied on it."""
+    if not fsync_enabled():
+        return
+    folders: set[str] = set()
+    for path in paths:
+        _sync(path)
+        folders.add(os.path.dirname(path))
+    for folder in folders:
+        _sync(folder)
+
+
+def sync_tree(root: str) -> None:
+    """Sync everything below a folder and the folder's own name: for what was created as a whole."""
+    if not fsync_enabled():
+        return
+    for folder, _, names in os.walk(root):
+        for name in names:
+            _sync(os.path.join(folder, name))
+        _sync(folder)
+    _sync(os.path.dirname(root))
+
+
+def _sync(path: str) -> None:
+    try:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise NotDurable(doing=f"making {path} durable", detail=str(error)) from error
+
+
+def new_files(root: str, fragments: Sequence[dict[str, Any]]) -> list[str]:
+    """Check the files that these fragments (as JSON) add to the local table in folder `root`, and return their paths."""
+    found: list[str] = []
+    for fragment in fragments:
+        for file in fragment["files"]:
+            path = os.path.join(root, "data", file["path"])
+            _check_size(path, file["file_size_bytes"])
+            found.append(path)
+            found.extend(_sidecars(path))
+        deletion = fragment.get("deletion_file")
+        if deletion:
+            path = deletion_path(root, fragment["id"], deletion)
+            _check_mark(path)
+            found.append(path)
+    return found
+
+
+def deletion_path(root: str, fragment_id: int, deletion: dict[str, Any]) -> str:
+    suffix = "arrow" if str(deletion["file_type"]).lower().startswith("array") else "bin"
+    name = f"{fragment_id}-{deletion['read_version']}-{deletion['id']}.{suffix}"
+    return os.path.join(root, "_deletions", name)
+
+
+def _sidecars(data_file: str) -> list[str]:
+    """Large blobs lie in files of their own beside the data file, in a folder of its name."""
+    folder = Path(data_file).with_suffix("")
+    return [str(p) for p in folder.iterdir() if p.is_file()] if folder.is_dir() else []
+
+
+def _check_size(path: str, size: int | None) -> None:
+    try:
+        actual = os.stat(path).st_size
+    except OSError as error:
+        raise StorageError(doing=f"checking {path}", detail=str(error)) from error
+    if size is not None and actual != size:
+        raise StorageError(doing=f"writing {path}", detail=f"{actual} bytes are there, {size} were written")
+
+
+def _check_mark(path: str) -> None:
+    """A deletion file has no recorded size; the Arrow form ends in a mark, and no form is empty."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except OSError as error:
+        raise StorageError(doing=f"checking {path}", detail=str(error)) from error
+    if not raw or (path.endswith(".arrow") and not raw.endswith(_ARROW_MARK)):
+        raise StorageError(doing=f"writing {path}", detail="the file is cut short")
+
+
+def manifest_path(table: str, version: int) -> str:
+    """The file of one version of the table in folder `table`: Lance counts names down, so that the newest sorts first."""
+    return os.path.join(table, "_versions", f"{2**64 - 1 - version:020}.manifest")
+
+
+def commit_files(table: str, version: int, *, read_version: int, transaction_uuid: str) -> list[str]:
+    """The files that make a version real: its manifest and, where Lance wrote one, its transaction."""
+    transaction = os.path.join(table, "_transactions", f"{read_version}-{transaction_uuid}.txn")
+    found = [manifest_path(table, version)]
+    if os.path.exists(transaction):
+        found.append(transaction)
+    return found

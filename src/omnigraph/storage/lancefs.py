@@ -1,0 +1,138 @@
+"""The few Lance calls that everything else is made of: open, commit a stamped transaction, read stamps, survive a torn newest version.
+
+Opening is by version wherever a version is known. A commit is one `Transaction` on an exact base; its stamp is a
+transaction property, so that whoever looks at a version later can tell whose it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import StorageError
+from omnigraph.storage import durable
+from omnigraph.storage.layout import Location
+
+if TYPE_CHECKING:
+    from lance import LanceDataset, LanceOperation, Transaction
+
+STAMP = "omnigraph"
+_MISSING = re.compile(r"not found|no such file|does not exist", re.IGNORECASE)
+
+
+class TableMissing(Exception):
+    """There is no Lance table, or no such version of it, at this address. Callers say what that means."""
+
+
+@lru_cache(maxsize=1)
+def _lance() -> Any:
+    """Import Lance once, quiet, with its transaction reader able to read every kind of history."""
+    os.environ.setdefault("LANCE_LOG", "error")
+    import lance
+
+    # Reading a Rewrite that remapped an index raises TypeError because three fields have no defaults.
+    lance.LanceOperation.RewrittenIndex.__init__.__defaults__ = ("", b"", 0)
+    return lance
+
+
+def operations() -> type[LanceOperation]:
+    found: type[LanceOperation] = _lance().LanceOperation
+    return found
+
+
+def open_table(location: Location, uri: str, *, version: int | None = None) -> LanceDataset:
+    """Open a table at a version, or at its newest one; TableMissing if there is none."""
+    try:
+        return _lance().dataset(uri, version=version, storage_options=location.lance_options)
+    except (ValueError, OSError) as error:
+        if _MISSING.search(str(error)):
+            raise TableMissing(uri, version) from error
+        raise StorageError(doing=f"opening {uri}", detail=str(error)) from error
+
+
+def open_newest(location: Location, uri: str) -> LanceDataset:
+    """Open the newest version that can be read.
+
+    A power loss can leave the newest version's file short. It was never acknowledged, because acknowledging syncs
+    it first, so the version below it is the truth; `mend_torn` removes the debris before the next commit.
+    """
+    try:
+        return open_table(location, uri)
+    except StorageError:
+        torn = torn_versions(location, uri)
+        if not torn:
+            raise
+        return open_table(location, uri, version=min(torn) - 1)
+
+
+def torn_versions(location: Location, uri: str) -> list[int]:
+    """Versions at the top of a local table whose files can't be read, newest first; empty elsewhere."""
+    if not location.is_local:
+        return []
+    found: list[int] = []
+    for version in sorted(_listed_versions(uri), reverse=True):
+        try:
+            open_table(location, uri, version=version)
+            break
+        except (StorageError, TableMissing):
+            found.append(version)
+    return found
+
+
+def mend_torn(location: Location, uri: str) -> None:
+    """Move unreadable newest versions of a local table aside, so that their numbers can be used again."""
+    for version in torn_versions(location, uri):
+        path = durable.manifest_path(uri, version)
+        os.replace(path, f"{path}.torn")
+    hint = os.path.join(uri, "_versions", "latest_version_hint.json")
+    if os.path.exists(hint):
+        os.unlink(hint)
+
+
+def _listed_versions(folder: str) -> list[int]:
+    try:
+        names = os.listdir(os.path.join(folder, "_versions"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [2**64 - 1 - int(n[:20]) for n in names if re.fullmatch(r"\d{20}\.manifest", n)]
+
+
+def transaction(operation: Any, *, read_version: int, properties: Mapping[str, str] | None = None) -> Transaction:
+    return _lance().Transaction(
+        read_version=read_version, operation=operation, transaction_properties=dict(properties or {})
+    )
+
+
+def commit(
+    location: Location, base: LanceDataset | str, tx: Transaction, *, stable_row_ids: bool = False
+) -> LanceDataset:
+    """One Lance commit, made durable. The caller compares the version it got with the one it expected."""
+    lance = _lance()
+    done = lance.LanceDataset.commit(
+        base, tx, storage_options=location.lance_options, enable_stable_row_ids=stable_row_ids or None
+    )
+    if location.is_local and durable.fsync_enabled():
+        files = durable.commit_files(done.uri, done.version, read_version=tx.read_version, transaction_uuid=tx.uuid)
+        durable.sync_files(files)
+    return done
+
+
+def stamp_of(table: LanceDataset, version: int) -> str | None:
+    """The stamp of one version; None if it has none of ours or its transaction is gone."""
+    try:
+        found = table.read_transaction(version)
+    except (ValueError, OSError, KeyError) as error:
+        if _MISSING.search(str(error)):
+            return None
+        raise StorageError(doing=f"reading the history of {table.uri}", detail=str(error)) from error
+    if found is None:
+        return None
+    return (found.transaction_properties or {}).get(STAMP)
+
+
+def stamps_above(table: LanceDataset, version: int) -> list[tuple[int, str | None]]:
+    """(version, stamp) of every version of the table above `version`, oldest first. `table` must be at its newest."""
+    return [(v, stamp_of(table, v)) for v in range(version + 1, table.version + 1)]

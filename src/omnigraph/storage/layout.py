@@ -1,0 +1,107 @@
+"""Where things are: one graph address, turned into the URIs and options that Lance and the object store need.
+
+    <graph>/__manifest/                       the authority
+    <graph>/nodes|edges/<type id>-<incarnation>/   one table per lifetime of a type; forks under its `tree/`
+    <graph>/__recovery/<branch incarnation>/  tickets, plans and heartbeats of running or dead writers
+
+A local address becomes an absolute path without symbolic links, because Lance writes absolute paths into the forks of
+tables: two spellings of one graph must not look like two graphs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from omnigraph.errors import UnsupportedStore
+
+MANIFEST = "__manifest"
+RECOVERY = "__recovery"
+TABLE_FOLDERS = {"n": "nodes", "e": "edges"}
+
+# Names of the environment on the left, of Lance's and obstore's S3 options on the right.
+_AWS_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "aws_access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",
+    "AWS_SESSION_TOKEN": "aws_session_token",
+    "AWS_DEFAULT_REGION": "region",
+    "AWS_REGION": "region",
+    "AWS_ENDPOINT": "endpoint",
+    "AWS_ENDPOINT_URL": "endpoint",
+    "AWS_ENDPOINT_URL_S3": "endpoint",
+    "AWS_ALLOW_HTTP": "allow_http",
+    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "virtual_hosted_style_request",
+}
+
+
+@dataclass(frozen=True)
+class Location:
+    """The address of one graph. `options` are storage options as Lance spells them; empty on a local disk."""
+
+    uri: str
+    is_local: bool
+    options: Mapping[str, str]
+
+    @property
+    def manifest_uri(self) -> str:
+        return f"{self.uri}/{MANIFEST}"
+
+    @property
+    def recovery_path(self) -> str:
+        return f"{self.uri}/{RECOVERY}"
+
+    @property
+    def lance_options(self) -> dict[str, str] | None:
+        return dict(self.options) or None
+
+    def join(self, *parts: str) -> str:
+        return "/".join((self.uri, *parts))
+
+
+def table_folder(type_id: str, incarnation: str) -> str:
+    """The table's folder relative to the graph."""
+    return f"{TABLE_FOLDERS[type_id[0]]}/{type_id}-{incarnation}"
+
+
+def locate(address: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> Location:
+    """Turn what a user typed into a Location. Nothing is touched."""
+    text = os.fspath(address)
+    if not text.strip():
+        raise UnsupportedStore(uri=text, detail="the address is empty.")
+    if "://" not in text:
+        return Location(uri=_real(text), is_local=True, options={})
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise UnsupportedStore(uri=text, detail="a file:// URI names a path on this machine, as file:///path.")
+        return Location(uri=_real(unquote(parts.path)), is_local=True, options={})
+    if parts.scheme == "s3":
+        key = parts.path.strip("/")
+        if not parts.netloc or not key:
+            raise UnsupportedStore(uri=text, detail="an s3:// URI needs a bucket and a prefix, as s3://bucket/graph.")
+        return Location(uri=f"s3://{parts.netloc}/{key}", is_local=False, options=_s3_options(options))
+    if parts.scheme in ("http", "https"):
+        raise UnsupportedStore(uri=text, detail="this command works on storage, not on a server's address.")
+    raise UnsupportedStore(uri=text, detail=f"the scheme {parts.scheme}:// is not supported.")
+
+
+def _real(path: str) -> str:
+    return str(Path(path).expanduser().resolve())
+
+
+def _s3_options(given: Mapping[str, str] | None) -> dict[str, str]:
+    if given is not None:
+        return dict(given)
+    found: dict[str, str] = {}
+    for variable, option in _AWS_ENVIRONMENT.items():
+        value = os.environ.get(variable)
+        if value:
+            found[option] = value
+    endpoint = found.get("endpoint", "")
+    if endpoint.startswith("http://"):
+        # A plain-HTTP endpoint was named on purpose: a second variable to allow it only costs users an hour.
+        found.setdefault("allow_http", "true")
+    return found

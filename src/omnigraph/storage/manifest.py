@@ -1,0 +1,303 @@
+"""The authority: the table `__manifest`, its branch heads in config, its records as rows.
+
+* `head:<branch>` in the table's config is the whole state of a branch and the only thing whose change makes anything
+  visible. It moves by `swap`: a real compare-and-swap of one key, about a millisecond at any depth of history.
+* Rows are what is rarely read: records of decided epochs that have left the head's `recent` list, and accepted schemas.
+  They are appended before a head relies on them, so a crash leaves at most rows that nobody refers to; readers drop duplicates
+  by `object_id`.
+* `refs` is rewritten by everything that creates or deletes a branch, so that these exclude each other.
+
+Never done here: restore, tag, overwrite, or a replacement of the whole config.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from omnigraph.errors import BranchNotFound, CommitNotFound, GraphNotFound, NewerFormat, NotAGraph, StorageError
+from omnigraph.language.schema.model import Schema
+from omnigraph.language.schema.serial import schema_from_json, schema_to_json
+from omnigraph.storage import durable, lancefs
+from omnigraph.storage.layout import Location
+from omnigraph.storage.records import Head, Pin, Record, apply_delta
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+FORMAT = 3
+FORMAT_KEY = "omnigraph:internal_schema_version"
+HEAD = "head:"
+REFS = "refs"
+ROW_IDS_KEY = "omnigraph:row_ids"
+RECENT_MOST = 24
+"""How many records ride in a head before they are folded into rows."""
+FULL_EVERY = 32
+"""How many commits at the most a snapshot of the past looks back through."""
+FRAGMENTS_MOST = 24
+
+
+class SwapLost(Exception):
+    """The head was moved by somebody else, or the store's answer is unknown. Ask, don't infer."""
+
+
+class Manifest:
+    """One graph's authority, read through one warm handle. Not thread-safe; the graph handle guards it."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._table: LanceDataset | None = None
+        self._schemas: dict[str, Schema] = {}
+        self._pins: dict[str, dict[str, Pin]] = {}
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def table(self) -> LanceDataset:
+        """The newest readable version. Cheap: a warm handle asks only whether there is a newer one."""
+        if self._table is None:
+            self._table = self._open()
+            return self._table
+        try:
+            self._table.checkout_latest()
+        except (OSError, ValueError):
+            self._table = self._open()
+        return self._table
+
+    def _open(self) -> LanceDataset:
+        uri = self.location.manifest_uri
+        try:
+            return lancefs.open_newest(self.location, uri)
+        except lancefs.TableMissing as error:
+            if self.location.is_local and os.path.isfile(self.location.uri):
+                raise NotAGraph(uri=self.location.uri, detail="it is a file.") from error
+            raise GraphNotFound(uri=self.location.uri) from error
+
+    def format(self) -> int:
+        """The generation of the manifest's shape; an unstamped one is the oldest."""
+        stamp = (self.table().schema.metadata or {}).get(FORMAT_KEY.encode())
+        return 1 if stamp is None else int(stamp)
+
+    def require_writable(self) -> None:
+        found = self.format()
+        if found > FORMAT:
+            raise NewerFormat(found=found, known=FORMAT)
+
+    def stable_row_ids(self) -> bool:
+        return self.table().config().get(ROW_IDS_KEY, "stable") == "stable"
+
+    def heads(self) -> dict[str, Head]:
+        table = self.table()
+        return {
+            key.removeprefix(HEAD): Head.loads(key.removeprefix(HEAD), value, version=table.version)
+            for key, value in sorted(table.config().items())
+            if key.startswith(HEAD)
+        }
+
+    def head(self, branch: str) -> Head:
+        table = self.table()
+        value = table.config().get(HEAD + branch)
+        if value is None:
+            raise BranchNotFound(branch=branch)
+        return Head.loads(branch, value, version=table.version)
+
+    def head_at(self, branch: str, version: int) -> Head | None:
+        """What an older version of the manifest held, as long as it exists."""
+        try:
+            table = lancefs.open_table(self.location, self.location.manifest_uri, version=version)
+        except lancefs.TableMissing:
+            return None
+        value = table.config().get(HEAD + branch)
+        return None if value is None else Head.loads(branch, value, version=version)
+
+    def pins(self, head: Head) -> dict[str, Pin]:
+        """All pins of a branch: the difference that its head holds, over the snapshot of its base."""
+        below = {} if head.base is None else self.pins_at(head.base)
+        return apply_delta(below, head.pins)
+
+    def pins_at(self, commit: str) -> dict[str, Pin]:
+        """The pins of any commit, from the nearest full record below it and the differences since."""
+        known = self._pins.get(commit)
+        if known is not None:
+            return known
+        chain: list[Record] = []
+        nearby: dict[str, Record] = {}
+        at: str | None = commit
+        while at is not None:
+            record = nearby.get(at) or self.record(at)
+            if not nearby and record.snapshot is None:
+                first = max(0, record.epoch - 2 * FULL_EVERY)
+                nearby = {r.commit: r for r in self.records(record.incarnation, first, record.epoch) if r.commit}
+            chain.append(record)
+            if record.snapshot is not None:
+                break
+            at = record.parent
+            if at not in nearby:
+                nearby = {}
+        pins: dict[str, Pin] = {}
+        for record in reversed(chain):
+            pins = dict(record.snapshot) if record.snapshot is not None else apply_delta(pins, record.delta)
+        if len(self._pins) > 256:
+            self._pins.clear()
+        self._pins[commit] = pins
+        return pins
+
+    def record(self, commit: str) -> Record:
+        for head in self.heads().values():
+            for record in head.recent:
+                if record.commit == commit:
+                    return record
+        rows = self._rows(f"object_id = {quote('commit:' + commit)}")
+        if not rows:
+            raise CommitNotFound(commit=commit)
+        return Record.from_json(rows[0])
+
+    def records(self, incarnation: str, first: int, last: int) -> list[Record]:
+        """Records of one branch incarnation, epochs first..last, oldest first, each once."""
+        found = {
+            r.epoch: r
+            for head in self.heads().values()
+            for r in head.recent
+            if r.incarnation == incarnation and first <= r.epoch <= last
+        }
+        if not all(e in found for e in range(first, last + 1)):
+            where = f"inc = {quote(incarnation)} AND epoch >= {first} AND epoch <= {last}"
+            found.update({r.epoch: r for r in map(Record.from_json, self._rows(where))})
+        return [found[e] for e in sorted(found)]
+
+    def outcome(self, incarnation: str, epoch: int) -> Record | None:
+        """How one epoch was decided, as far as it is known to be; None means undecided or unknown, never aborted."""
+        found = self.records(incarnation, epoch, epoch)
+        return found[0] if found else None
+
+    def operation(self, incarnation: str, operation_id: str) -> Record | None:
+        """The commit of a client's own operation id on this branch, if there was one."""
+        for head in self.heads().values():
+            for record in head.recent:
+                if record.operation_id == operation_id and record.commit and record.incarnation == incarnation:
+                    return record
+        rows = self._rows(f"name = {quote(operation_id)} AND inc = {quote(incarnation)}")
+        return Record.from_json(rows[0]) if rows else None
+
+    def has_schema(self, schema_id: str) -> bool:
+        return schema_id in self._schemas or bool(self._rows(f"object_id = {quote('schema:' + schema_id)}"))
+
+    def schema(self, schema_id: str) -> Schema:
+        known = self._schemas.get(schema_id)
+        if known is None:
+            rows = self._rows(f"object_id = {quote('schema:' + schema_id)}")
+            if not rows:
+                raise NotAGraph(uri=self.location.uri, detail=f"the accepted schema {schema_id} is missing.")
+            known = self._schemas[schema_id] = schema_from_json(rows[0])
+        return known
+
+    def _rows(self, where: str) -> list[dict[str, Any]]:
+        found = self.table().to_table(columns=["object_id", "body"], filter=where)
+        by_id = dict(zip(found["object_id"].to_pylist(), found["body"].to_pylist(), strict=True))
+        return [orjson.loads(body) for body in by_id.values()]
+
+    # ---- writing -----------------------------------------------------------------------------------------------------
+
+    def swap(self, old: Head, new: Head | None, *, more: Mapping[str, str | None] | None = None) -> Head | None:
+        """Move one head from exactly what was read to `new` (None deletes the branch); SwapLost if that can't be known.
+
+        By URI, not through the warm handle: a handle would go on from a version that has been collected.
+        """
+        updates: dict[str, str | None] = {HEAD + old.branch: None if new is None else new.dumps(), **(more or {})}
+        version = self.update(updates, read_version=old.version)
+        return None if new is None else Head.loads(new.branch, new.dumps(), version=version)
+
+    def update(self, updates: Mapping[str, str | None], *, read_version: int) -> int:
+        """One compare-and-swap of config keys against `read_version`; the version that holds them."""
+        op = lancefs.operations()
+        tx = lancefs.transaction(op.UpdateConfig(config_updates=op.UpdateMap(dict(updates))), read_version=read_version)
+        try:
+            return lancefs.commit(self.location, self.location.manifest_uri, tx).version
+        except StorageError:
+            raise
+        except (OSError, ValueError, RuntimeError) as error:
+            raise SwapLost(str(error)) from error
+
+    def append_records(self, records: Iterable[Record]) -> None:
+        rows = [(r.object_id, "commit", r.incarnation, r.epoch, r.operation_id, r.to_json()) for r in records]
+        if rows:
+            self._append(manifest_rows(rows))
+
+    def append_schema(self, schema_id: str, schema: Schema) -> None:
+        self._append(manifest_rows([schema_row(schema_id, schema)]))
+        self._schemas[schema_id] = schema
+
+    def _append(self, rows: pa.Table) -> None:
+        from lance.fragment import write_fragments
+
+        table = self.table()
+        fragments = write_fragments(
+            rows, table, mode="append", storage_options=self.location.lance_options, enable_stable_row_ids=False
+        )
+        if self.location.is_local:
+            uri = self.location.manifest_uri
+            durable.sync_files(durable.new_files(uri, [f.to_json() for f in fragments]))
+        tx = lancefs.transaction(lancefs.operations().Append(fragments), read_version=table.version)
+        try:
+            lancefs.commit(self.location, self.location.manifest_uri, tx)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise StorageError(doing="appending records to the manifest", detail=str(error)) from error
+
+    def fold(self) -> None:
+        """Merge the small fragments that appended records leave behind, once there are many. Rows stay what they are."""
+        from omnigraph.storage.fold import fold_transaction
+
+        table = self.table()
+        if len(table.get_fragments()) <= FRAGMENTS_MOST:
+            return
+        tx = fold_transaction(self.location, table)
+        if tx is None:
+            return
+        try:
+            lancefs.commit(self.location, self.location.manifest_uri, tx)
+        except (OSError, ValueError, RuntimeError):
+            return  # a writer of another branch folds at the same moment: its result is as good
+
+
+def quote(value: str) -> str:
+    """A string literal of Lance's SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def fresh_incarnation() -> str:
+    return secrets.token_hex(6)
+
+
+def schema_row(schema_id: str, schema: Schema) -> tuple[Any, ...]:
+    return (f"schema:{schema_id}", "schema", None, None, None, schema_to_json(schema))
+
+
+def manifest_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    key = {"lance-schema:unenforced-primary-key": "true"}
+    return pa.schema(
+        [
+            pa.field("object_id", pa.string(), nullable=False, metadata=key),
+            pa.field("kind", pa.string()),
+            pa.field("inc", pa.string()),
+            pa.field("epoch", pa.int64()),
+            pa.field("name", pa.string()),
+            pa.field("body", pa.large_string()),
+        ],
+        metadata={FORMAT_KEY: str(FORMAT)},
+    )
+
+
+def manifest_rows(rows: list[tuple[Any, ...]]) -> pa.Table:
+    """Rows (object_id, kind, inc, epoch, name, body as JSON value) as an Arrow table of the manifest's shape."""
+    import pyarrow as pa
+
+    columns = list(zip(*rows, strict=True))
+    columns[5] = tuple(orjson.dumps(body).decode() for body in columns[5])
+    shape = manifest_schema()
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, shape, strict=True)], schema=shape)

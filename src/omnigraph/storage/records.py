@@ -1,0 +1,210 @@
+"""The values that the manifest holds: pins, commit records, branch heads. Frozen, and as small in JSON as they can be.
+
+A head rides in the manifest's config and is rewritten by every commit of its branch, so its JSON uses one- or
+two-letter keys for what repeats. `pins` of a head are the difference to the snapshot of the commit `base`; the head of
+main has no base and holds all pins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from omnigraph.storage.layout import table_folder
+
+RECOVERY_ACTOR = "omnigraph:recovery"
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One published version of one table lifetime: which table, on which fork of it, at which version."""
+
+    table: str
+    incarnation: str
+    fork: str | None
+    version: int
+
+    @property
+    def path(self) -> str:
+        """The folder of the table or fork, relative to the graph."""
+        root = self.root
+        return root if self.fork is None else f"{root}/tree/{self.fork}"
+
+    @property
+    def root(self) -> str:
+        return table_folder(self.table, self.incarnation)
+
+    def at(self, version: int) -> Pin:
+        return replace(self, version=version)
+
+    def owned_by(self, incarnation: str, *, is_main: bool) -> bool:
+        """Whether a writer of this branch may move the table in place; otherwise it forks the table first."""
+        return is_main if self.fork is None else self.fork.startswith(f"{incarnation}-")
+
+    def to_json(self) -> list[Any]:
+        return [self.incarnation, self.fork, self.version]
+
+    @staticmethod
+    def from_json(table: str, body: list[Any]) -> Pin:
+        return Pin(table=table, incarnation=body[0], fork=body[1], version=body[2])
+
+
+Delta = Mapping[str, Pin | None]
+"""What a commit changed: a new pin per table, or None for a table whose lifetime ended (a tombstone)."""
+
+
+def delta_to_json(delta: Delta) -> dict[str, Any]:
+    return {t: None if p is None else p.to_json() for t, p in delta.items()}
+
+
+def delta_from_json(body: Mapping[str, Any]) -> dict[str, Pin | None]:
+    return {t: None if p is None else Pin.from_json(t, p) for t, p in body.items()}
+
+
+def apply_delta(pins: Mapping[str, Pin], delta: Delta) -> dict[str, Pin]:
+    merged: dict[str, Pin | None] = {**pins, **delta}
+    return {t: p for t, p in merged.items() if p is not None}
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one decided epoch of one branch incarnation did: a graph commit, or an abort that changed nothing.
+
+    `commit` is None for an abort without effects. `delta` is what changed. `snapshot`, on some records, holds every pin, so that
+    a look into the past needs to go back no further than here; `depth` counts the commits since the last such record.
+    """
+
+    branch: str
+    incarnation: str
+    epoch: int
+    commit: str | None
+    parent: str | None
+    kind: str
+    actor: str | None
+    created_at_us: int
+    schema: str
+    delta: Delta
+    snapshot: Mapping[str, Pin] | None = None
+    depth: int = 0
+    merged_parent: str | None = None
+    operation_id: str | None = None
+    nonce: str = ""
+    recovery: Mapping[str, Any] | None = None
+    summary: Mapping[str, Any] | None = None
+    based_on: int = 0
+
+    @property
+    def object_id(self) -> str:
+        return f"commit:{self.commit}" if self.commit else f"epoch:{self.incarnation}:{self.epoch}"
+
+    @property
+    def created_at(self) -> datetime:
+        return datetime.fromtimestamp(self.created_at_us / 1e6, UTC)
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "b": self.branch,
+            "i": self.incarnation,
+            "e": self.epoch,
+            "c": self.commit,
+            "p": self.parent,
+            "k": self.kind,
+            "a": self.actor,
+            "t": self.created_at_us,
+            "s": self.schema,
+            "d": delta_to_json(self.delta),
+            "f": None if self.snapshot is None else delta_to_json(self.snapshot),
+            "n": self.depth,
+            "m": self.merged_parent,
+            "o": self.operation_id,
+            "x": self.nonce,
+            "r": None if self.recovery is None else dict(self.recovery),
+            "w": None if self.summary is None else dict(self.summary),
+            "v": self.based_on,
+        }
+        return {k: v for k, v in body.items() if v is not None and v != ""}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Record:
+        return Record(
+            branch=body["b"],
+            incarnation=body["i"],
+            epoch=body["e"],
+            commit=body.get("c"),
+            parent=body.get("p"),
+            kind=body["k"],
+            actor=body.get("a"),
+            created_at_us=body["t"],
+            schema=body["s"],
+            delta=delta_from_json(body.get("d") or {}),
+            snapshot=None if body.get("f") is None else apply_delta({}, delta_from_json(body["f"])),
+            depth=body.get("n", 0),
+            merged_parent=body.get("m"),
+            operation_id=body.get("o"),
+            nonce=body.get("x", ""),
+            recovery=body.get("r"),
+            summary=body.get("w"),
+            based_on=body.get("v", 0),
+        )
+
+
+@dataclass(frozen=True)
+class Head:
+    """The state of one branch: the value of the config key `head:<branch>`."""
+
+    branch: str
+    commit: str
+    epoch: int
+    incarnation: str
+    schema: str
+    pins: Delta
+    recent: tuple[Record, ...] = ()
+    base: str | None = None
+    depth: int = 0
+    made_from: tuple[str, str] | None = None
+    parent: str | None = None
+    version: int = field(default=0, compare=False)
+    """The manifest version that this head was read from; not part of the stored value."""
+
+    @property
+    def is_main(self) -> bool:
+        return self.branch == MAIN
+
+    def dumps(self) -> str:
+        body = {
+            "commit": self.commit,
+            "parent": self.parent,
+            "epoch": self.epoch,
+            "inc": self.incarnation,
+            "schema": self.schema,
+            "pins": delta_to_json(self.pins),
+            "base": self.base,
+            "depth": self.depth,
+            "from": self.made_from,
+            "recent": [r.to_json() for r in self.recent],
+        }
+        return orjson.dumps(body).decode()
+
+    @staticmethod
+    def loads(branch: str, text: str, *, version: int) -> Head:
+        body = orjson.loads(text)
+        made_from = body.get("from")
+        return Head(
+            branch=branch,
+            commit=body["commit"],
+            parent=body.get("parent"),
+            epoch=body["epoch"],
+            incarnation=body["inc"],
+            schema=body["schema"],
+            pins=delta_from_json(body["pins"]),
+            base=body.get("base"),
+            depth=body.get("depth", 0),
+            made_from=None if made_from is None else (made_from[0], made_from[1]),
+            recent=tuple(Record.from_json(r) for r in body["recent"]),
+            version=version,
+        )

@@ -1,0 +1,93 @@
+"""Changes of a table's columns as uncommitted transactions: rename and drop touch metadata only, an addition may fill in values.
+
+Lance's own calls for this commit at once and can't carry a stamp. So the new schema is made on an empty scratch table in memory
+that starts with the real table's fields and ids, and the real table gets it in one stamped transaction. A new field must
+not take an id that any data file of the table has ever used for a dropped one: the scratch table is padded up to there.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from omnigraph.storage import durable, lancefs
+from omnigraph.storage.layout import Location
+from omnigraph.storage.records import Pin
+
+if TYPE_CHECKING:
+    from lance import LanceDataset, Transaction
+
+_MEMORY = Location(uri="memory://", is_local=False, options={})
+
+
+def rename_and_drop(table: LanceDataset, *, renames: dict[str, str], drops: Sequence[str]) -> Transaction:
+    """One Project: columns get new names, other columns go. Names on the left are those of the table."""
+
+    def change(scratch: Any) -> None:
+        if drops:
+            scratch.drop_columns(list(drops))
+        # Two steps, so that names can be exchanged.
+        parked = {old: f"__rename_{i}" for i, old in enumerate(renames)}
+        for old, between in parked.items():
+            scratch.alter_columns({"path": old, "name": between})
+        for old, between in parked.items():
+            scratch.alter_columns({"path": between, "name": renames[old]})
+
+    schema = _scratch(table, change)
+    return lancefs.transaction(lancefs.operations().Project(schema, True), read_version=table.version)
+
+
+def add_nullable(table: LanceDataset, fields: Sequence[pa.Field]) -> Transaction:
+    """One Merge that adds columns which read as null everywhere; no data file is touched."""
+
+    def change(scratch: Any) -> None:
+        floor = max((i for f in table.get_fragments() for d in f.metadata.files for i in d.fields), default=-1)
+        pads = [f"__pad_{i}" for i in range(max(0, floor - max(_ids(scratch.lance_schema))))]
+        if pads:
+            scratch.add_columns([pa.field(name, pa.int8()) for name in pads])
+        scratch.add_columns(list(fields))
+        if pads:
+            scratch.drop_columns(pads)
+
+    schema = _scratch(table, change)
+    fragments = [f.metadata for f in table.get_fragments()]
+    operation = lancefs.operations().Merge(fragments, schema, True)
+    return lancefs.transaction(operation, read_version=table.version)
+
+
+def add_filled(
+    location: Location, pin: Pin, table: LanceDataset, values: dict[str, pa.Scalar]
+) -> Transaction:
+    """One Merge that adds columns with the same value in every row: a new data file beside each fragment's own."""
+
+    def fill(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.record_batch({name: pa.repeat(value, batch.num_rows) for name, value in values.items()})
+
+    merged = [f.merge_columns(fill, columns=["id"]) for f in table.get_fragments()]
+    assert merged, "a table without rows takes add_nullable"
+    if location.is_local:
+        old = {d.path for f in table.get_fragments() for d in f.metadata.files}
+        bodies = [m.to_json() for m, _ in merged]
+        new = [{"id": b["id"], "files": [d for d in b["files"] if d["path"] not in old]} for b in bodies]
+        durable.sync_files(durable.new_files(location.join(pin.path), new))
+    operation = lancefs.operations().Merge([m for m, _ in merged], merged[0][1], False)
+    return lancefs.transaction(operation, read_version=table.version)
+
+
+def _scratch(table: LanceDataset, change: Callable[[Any], None]) -> Any:
+    uri = f"memory://omnigraph-{secrets.token_hex(8)}"
+    create = lancefs.transaction(lancefs.operations().Overwrite(table.lance_schema, []), read_version=0)
+    scratch = lancefs.commit(_MEMORY, uri, create)
+    change(scratch)
+    return scratch.lance_schema
+
+
+def _ids(schema: Any) -> Iterator[int]:
+    pending = list(schema.fields())
+    while pending:
+        field = pending.pop()
+        yield field.id()
+        pending.extend(field.children())

@@ -1,0 +1,173 @@
+"""One table of the graph, opened at a pin: look-ups and scans, and the cache of open handles behind them.
+
+Reading never looks above the pin. Blob columns come back as bytes. Values are compared as values: a look-up by a long
+list of values reads the one column once and matches in memory, a short one goes to Lance as a filter.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import VersionReclaimed
+from omnigraph.language.schema.model import EntityType
+from omnigraph.storage import lancefs
+from omnigraph.storage.columns import arrow_schema, physical_columns
+from omnigraph.storage.layout import Location
+from omnigraph.storage.manifest import quote
+from omnigraph.storage.records import Pin
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+FILTER_MOST = 500
+"""Look-ups of up to this many values go to Lance as `column IN (…)`."""
+ROW_COLUMNS = ("_rowid", "_rowaddr")
+_HANDLES_MOST = 256
+
+
+def storage_schema(t: EntityType) -> pa.Schema:
+    """The columns as Lance stores them: properties are nullable there, because the graph's own rules are checked above."""
+    from lance import blob_field
+
+    fields = []
+    for field in arrow_schema(t):
+        if pa.types.is_large_binary(field.type):
+            fields.append(blob_field(field.name))
+        else:
+            fields.append(field.with_nullable(field.name not in physical_columns(t)))
+    return pa.schema(fields)
+
+
+def to_storage(rows: pa.Table, t: EntityType) -> pa.Table:
+    """Rows of `arrow_schema(t)` in the form that Lance stores."""
+    from lance import blob_array
+
+    shape = storage_schema(t)
+    columns = []
+    for field in shape:
+        column = rows[field.name]
+        if isinstance(field.type, pa.BaseExtensionType):
+            columns.append(blob_array(column.to_pylist()))
+        else:
+            columns.append(column.cast(field.type))
+    return pa.table(columns, schema=shape)
+
+
+class Tables:
+    """Open handles of tables at exact versions, newest used last. One per graph handle; not thread-safe."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._open: OrderedDict[tuple[str, int], LanceDataset] = OrderedDict()
+
+    def open(self, pin: Pin, *, table_key: str = "") -> LanceDataset:
+        key = (pin.path, pin.version)
+        known = self._open.get(key)
+        if known is not None:
+            self._open.move_to_end(key)
+            return known
+        try:
+            found = lancefs.open_table(self.location, self.location.join(pin.path), version=pin.version)
+        except lancefs.TableMissing as error:
+            raise VersionReclaimed(table_key=table_key or pin.table, version=pin.version) from error
+        self.keep(pin, found)
+        return found
+
+    def keep(self, pin: Pin, table: LanceDataset) -> None:
+        """Remember a handle that a commit has just returned."""
+        self._open[(pin.path, pin.version)] = table
+        while len(self._open) > _HANDLES_MOST:
+            self._open.popitem(last=False)
+
+    def newest(self, pin: Pin) -> LanceDataset:
+        """The table's newest version, whatever the pin says: only the door looks there."""
+        return lancefs.open_newest(self.location, self.location.join(pin.path))
+
+    def newest_version(self, pin: Pin) -> int:
+        return int(self.open(pin).latest_version)
+
+
+def find(table: LanceDataset, t: EntityType, column: str, values: pa.Array, columns: Sequence[str]) -> pa.Table:
+    """Rows whose `column` is in `values`, with the given columns and the row's id and address."""
+    values = values.drop_null()
+    shape = result_schema(t, columns)
+    if len(values) == 0:
+        return shape.empty_table()
+    literals = _literals(values) if len(values) <= FILTER_MOST else None
+    if literals is not None:
+        return _read(table, t, columns, where=f"{name_of(column)} IN ({literals})").cast(shape)
+    keys = table.to_table(columns=[column], with_row_id=True, with_row_address=True)
+    hits = keys.filter(pc.is_in(keys[column], pc.unique(values.cast(keys.schema.field(column).type))))
+    rest = [c for c in columns if c != column]
+    if not rest:
+        return hits.select([*columns, *ROW_COLUMNS]).cast(shape)
+    if hits.num_rows * 8 > keys.num_rows:
+        return _read(table, t, columns, where=None).filter(_mask(table, keys, column, values)).cast(shape)
+    return take(table, t, hits["_rowid"].combine_chunks(), columns).cast(shape)
+
+
+def _mask(table: LanceDataset, keys: pa.Table, column: str, values: pa.Array) -> pa.ChunkedArray:
+    # Both scans are of one version and in its order, so positions agree.
+    return pc.is_in(keys[column], pc.unique(values.cast(keys.schema.field(column).type)))
+
+
+def take(table: LanceDataset, t: EntityType, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+    """Rows by row id, in no particular order."""
+    parts = []
+    for start in range(0, len(row_ids), 4096):
+        ids = ",".join(str(i) for i in row_ids.slice(start, 4096).to_pylist())
+        parts.append(_read(table, t, columns, where=f"_rowid IN ({ids})"))
+    return pa.concat_tables(parts) if parts else result_schema(t, columns).empty_table()
+
+
+def scan(table: LanceDataset, t: EntityType, columns: Sequence[str]) -> pa.RecordBatchReader:
+    """All rows, batch by batch, in the table's own order."""
+    shape = pa.schema([arrow_schema(t).field(c).with_nullable(True) for c in columns])
+    blobs = _blobs(t, columns)
+    options: dict[str, Any] = {"blob_handling": "all_binary"} if blobs else {}
+    found = table.scanner(columns=list(columns), batch_size=1024 if blobs else 16_384, **options)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in found.to_batches():
+            yield from pa.table(batch).select(shape.names).cast(shape).to_batches()
+
+    return pa.RecordBatchReader.from_batches(shape, batches())
+
+
+def result_schema(t: EntityType, columns: Sequence[str]) -> pa.Schema:
+    shape = arrow_schema(t)
+    rows = [pa.field(c, pa.uint64()) for c in ROW_COLUMNS]
+    return pa.schema([*(shape.field(c).with_nullable(True) for c in columns), *rows])
+
+
+def _read(table: LanceDataset, t: EntityType, columns: Sequence[str], *, where: str | None) -> pa.Table:
+    options: dict[str, Any] = {"blob_handling": "all_binary"} if _blobs(t, columns) else {}
+    found = table.to_table(columns=list(columns), filter=where, with_row_id=True, with_row_address=True, **options)
+    return _loosened(found, result_schema(t, columns))
+
+
+def _loosened(rows: pa.Table, shape: pa.Schema) -> pa.Table:
+    return rows.select(shape.names).cast(pa.schema([f.with_nullable(True) for f in shape]))
+
+
+def _blobs(t: EntityType, columns: Sequence[str]) -> list[str]:
+    return [c for c in columns if c in t.by_name and t.by_name[c].type.kind == "Blob"]
+
+
+def name_of(column: str) -> str:
+    """A column's name in Lance's SQL; quoted, because property names may be upper-case or words of SQL."""
+    return f"`{column}`"
+
+
+def _literals(values: pa.Array) -> str | None:
+    """The values as SQL literals; None where their type has no literal form that is exact."""
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return ",".join(quote(v) for v in values.to_pylist())
+    if pa.types.is_signed_integer(values.type):
+        return ",".join(str(v) for v in values.to_pylist())
+    return None

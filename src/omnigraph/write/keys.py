@@ -1,0 +1,125 @@
+"""Entity ids: the canonical text of a key, or a ULID where the type has none.
+
+1. Each key property has one canonical text: integers in decimal; `true`/`false`; a Date as its epoch day; a DateTime as
+   its epoch millisecond; strings and enums as they are; floats in the shortest digits that give the stored width back,
+   without exponent, and `0` for both zeros. Floats that are not finite never get here.
+2. A key of one property is that text. A key of several is a compact JSON array of those texts, in the order of the
+   properties' stable ids, so that renaming a property changes no id.
+3. Without a key, ids are ULIDs: 48 bits of milliseconds, 80 bits of randomness. One `Ulids` gives ids that increase
+   with the number asked for, so the ids of a batch sort like its rows, whichever thread asks.
+
+The texts also serve to compare @unique tuples: two tuples are equal when their texts are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.language.schema.model import EntityType, PropertyType
+from omnigraph.storage.columns import arrow_type
+from omnigraph.write.delta import flat
+
+TEXT = PropertyType("String")
+
+_NEEDS_ESCAPE = r'["\\\x00-\x1f]'
+_CROCKFORD = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+# Two characters at a time: the spelling of each ten bits, as they lie in memory.
+_PAIRS = np.frombuffer(b"".join(bytes((a, b)) for a in _CROCKFORD for b in _CROCKFORD), dtype=np.uint16)
+_VARYING_BITS = 40
+
+
+def canonical_ids(t: EntityType, table: pa.Table) -> pa.Array:
+    """The ids that the key gives, for a table that holds the key columns; null where a member is null."""
+    assert t.key_properties, f"{t.key} has no key"
+    return tuple_texts([(t.by_name[name].type, table.column(name)) for name in t.key_properties])
+
+
+def canonical_id(t: EntityType, values: Mapping[str, object]) -> str:
+    """The id for stored values of the key properties (as Arrow's `as_py` gives them, or an int for a date)."""
+    columns = [pa.array([values[name]], arrow_type(t.by_name[name].type)) for name in t.key_properties]
+    ids = tuple_texts([(t.by_name[n].type, c) for n, c in zip(t.key_properties, columns, strict=True)])
+    text: str = ids[0].as_py()
+    return text
+
+
+def tuple_texts(members: Sequence[tuple[PropertyType, pa.ChunkedArray | pa.Array]]) -> pa.Array:
+    """One text per row that two rows share exactly when all members are equal; null where a member is null."""
+    columns = [texts(p, flat(column)) for p, column in members]
+    if len(columns) == 1:
+        return columns[0]
+    quoted = [_quoted(column) for column in columns]
+    inner = pc.binary_join_element_wise(*quoted, ",")
+    return pc.binary_join_element_wise("[", inner, "]", "")
+
+
+def texts(p: PropertyType, column: pa.Array) -> pa.Array:
+    if p.kind in ("String", "Enum"):
+        return column
+    if p.kind in ("F32", "F64"):
+        return _float_texts(column)
+    if p.kind == "Date":
+        column = column.cast(pa.int32())
+    elif p.kind == "DateTime":
+        column = column.cast(pa.int64())
+    assert p.kind not in ("List", "Vector", "Blob"), f"{p} can't be part of a key or a unique tuple"
+    return column.cast(pa.string())
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    """Each text as a JSON string: what must be escaped is rare, so it is looked for first."""
+    special = pc.match_substring_regex(column, _NEEDS_ESCAPE)
+    if pc.any(special).as_py():
+        escaped = (None if s is None else json.dumps(s, ensure_ascii=False) for s in column.to_pylist())
+        return pa.array(escaped, pa.string())
+    return pc.binary_join_element_wise('"', column, '"', "")
+
+
+def _float_texts(column: pa.Array) -> pa.Array:
+    # Adding zero turns -0.0 into 0.0 and changes nothing else.
+    shortest = pc.add(column, pa.scalar(0.0, column.type)).cast(pa.string())
+    if not pc.any(pc.match_substring(shortest, "e")).as_py():
+        return shortest
+    scalar = np.float32 if column.type == pa.float32() else np.float64
+    return pa.array([None if v is None else _positional(scalar(v)) for v in column.to_pylist()], pa.string())
+
+
+def _positional(value: np.float32 | np.float64) -> str:
+    return "0" if value == 0 else np.format_float_positional(value, unique=True, trim="-")
+
+
+@dataclass(frozen=True)
+class Ulids:
+    """A series of ULIDs that share time and randomness and increase with their number."""
+
+    time_ms: int
+    randomness: int
+
+    @classmethod
+    def fresh(cls) -> Ulids:
+        randomness = int.from_bytes(os.urandom(10), "big")
+        # One bit cleared leaves room for 2^39 numbers before the varying part would carry over.
+        return cls(time_ms=time.time_ns() // 1_000_000, randomness=randomness & ~(1 << (_VARYING_BITS - 1)))
+
+    def ids(self, numbers: np.ndarray) -> pa.Array:
+        """The ULIDs with these numbers (each ≥ 0 and < 2^39)."""
+        count = len(numbers)
+        pairs = np.empty((count, 13), dtype=np.uint16)
+        fixed = (self.time_ms << 80 | self.randomness) >> _VARYING_BITS
+        pairs[:, :9] = _PAIRS[[fixed >> (10 * (8 - i)) & 1023 for i in range(9)]]
+        varying = numbers.astype(np.int64) + (self.randomness & ((1 << _VARYING_BITS) - 1))
+        for i in range(4):
+            pairs[:, 9 + i] = _PAIRS[varying >> (10 * (3 - i)) & 1023]
+        offsets = np.arange(0, 26 * (count + 1), 26, dtype=np.int32)
+        return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(pairs))
+
+
+def fresh_ids(count: int) -> pa.Array:
+    return Ulids.fresh().ids(np.arange(count))

@@ -1,0 +1,96 @@
+"""The rules a row can break, and how broken rules are told.
+
+| rule          | meaning                                                                                             |
+|---------------|-----------------------------------------------------------------------------------------------------|
+| record        | the line or row is no record: not JSON, not an object, a member twice, unknown type, wrong envelope |
+| unknown_field | a field that the type does not have, or a reserved one                                              |
+| type          | a value of another type than declared, out of range of its type, or a date that does not exist      |
+| null          | a required property is null or absent                                                               |
+| list          | a list with a null or with an item of the wrong type                                                |
+| vector        | a vector of the wrong length, or with a member that is not a finite number                          |
+| enum          | a string that is not among the values of the enum                                                   |
+| range         | a number outside of @range                                                                          |
+| check         | a string that does not match the @check pattern                                                     |
+| key           | a @key twice in one write, a key that exists in a strict insert, a change of a key property          |
+| id            | an id that is not the one the key gives, not a string, twice in one write, or existing in an insert |
+| unique        | the values of a @unique tuple are held by another row                                               |
+| endpoint      | an edge without its node: `from`/`to` missing, unknown, or a node removed under a kept edge          |
+| cardinality   | a source node with more or fewer edges than @card allows                                            |
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from omnigraph.errors import ConstraintViolation, UnknownProperty, Violation
+from omnigraph.language.schema.model import EntityType
+
+RULES = (
+    *("record", "unknown_field", "type", "null", "list", "vector", "enum", "range", "check"),
+    *("key", "id", "unique", "endpoint", "cardinality"),
+)
+SHOWN_MAX = 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why one value or one record is refused, before it is known where it stands."""
+
+    rule: str
+    message: str
+    property: str | None = None
+
+    def on(self, name: str) -> Problem:
+        """The same problem, said of the property or field `name`."""
+        return replace(self, property=name, message=f"{name}: {self.message}")
+
+
+def described(v: Violation) -> str:
+    """One violation as a line for people: where, who, what."""
+    where = [f"line {v.line}"] if v.line is not None else [f"row {v.row}"] if v.row is not None else []
+    who = v.table_key if v.entity_id is None else f"{v.table_key} {shortened(repr(v.entity_id))}"
+    return ", ".join([*where, who]) + f": {v.message}"
+
+
+def shown(violations: Sequence[Violation]) -> str:
+    lines = [described(v) for v in violations[:SHOWN_MAX]]
+    if len(violations) > SHOWN_MAX:
+        lines.append(f"… and {len(violations) - SHOWN_MAX} more")
+    return "\n".join(lines)
+
+
+def refuse(violations: Sequence[Violation]) -> NoReturn:
+    """Raise all violations as one error; text and JSON carry the first 20, `count` says how many there are."""
+    assert violations
+    raise ConstraintViolation(
+        count=len(violations), shown=shown(violations), violations=[v.to_json() for v in violations[:SHOWN_MAX]]
+    )
+
+
+def refuse_if_any(violations: Sequence[Violation]) -> None:
+    if violations:
+        refuse(violations)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` was probably meant to be."""
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    found = nearest(name, known)
+    return "" if found is None else f" (did you mean {found!r}?)"
+
+
+def unknown_property(t: EntityType, name: str) -> UnknownProperty:
+    fields = {"table_key": t.key, "property": name}
+    suggestion = nearest(name, t.by_name)
+    return UnknownProperty(**fields, suggestion=suggestion) if suggestion else UnknownProperty(**fields)
+
+
+def shortened(text: str, length_max: int = 60) -> str:
+    return text if len(text) <= length_max else text[: length_max - 1] + "…"

@@ -1,0 +1,125 @@
+"""Rules that one row keeps or breaks by itself: required, enum, @range, @check."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import Violation
+from omnigraph.language.schema.model import INTEGERS, Constraint, Property
+from omnigraph.write.delta import TypeDelta
+from omnigraph.write.image import Image
+from omnigraph.write.problems import shortened
+from omnigraph.write.values import INTEGER_BOUNDS
+
+
+def tell(
+    d: TypeDelta, rows: Iterable[int], rule: str, message: str | Callable[[int], str], *, name: str | None = None
+) -> list[Violation]:
+    """Violations of rows of a delta, with ids and lines filled in."""
+    ids = d.rows.column("id")
+    return [
+        Violation(
+            rule=rule,
+            table_key=d.type.key,
+            message=message if isinstance(message, str) else message(row),
+            entity_id=ids[row].as_py(),
+            property=name,
+            line=None if d.lines is None else d.lines[row].as_py(),
+            row=row,
+        )
+        for row in rows
+    ]
+
+
+def check_fields(image: Image) -> list[Violation]:
+    found: list[Violation] = []
+    for d in image.deltas.values():
+        if d.rows.num_rows == 0:
+            continue
+        for p in d.type.properties:
+            found.extend(_check_property(d, p))
+        for constraint in d.type.constraints:
+            if constraint.kind in ("range", "check"):
+                found.extend(_check_constraint(d, constraint))
+    return found
+
+
+def _check_property(d: TypeDelta, p: Property) -> Iterator[Violation]:
+    column = d.rows.column(p.name)
+    if not p.nullable and column.null_count:
+        yield from tell(d, _where(pc.is_null(column)), "null", f"{p.name}: is required", name=p.name)
+    if p.type.kind == "Enum":
+        among = pc.is_in(column, value_set=pa.array(p.type.values, pa.string()))
+        wrong = pc.and_(pc.invert(among), pc.is_valid(column))
+        values = ", ".join(p.type.values)
+        yield from tell(
+            d, _where(wrong), "enum", lambda row: f"{p.name}: {_shown(column[row])} is not one of {values}", name=p.name
+        )
+
+
+def _check_constraint(d: TypeDelta, c: Constraint) -> list[Violation]:
+    name = c.properties[0]
+    column = d.rows.column(name)
+    if c.kind == "check":
+        assert c.pattern is not None
+        wrong = _unmatched(column, c.pattern)
+        text = f"does not match the pattern {c.pattern}"
+        return tell(d, wrong, "check", lambda row: f"{name}: {_shown(column[row])} {text}", name=name)
+    wrong = _outside(column, d.type.by_name[name].type.kind, c)
+    text = _range_text(c)
+    return tell(d, wrong, "range", lambda row: f"{name}: {column[row].as_py()} is {text}", name=name)
+
+
+def _where(mask: pa.ChunkedArray | pa.Array) -> list[int]:
+    positions: list[int] = pc.indices_nonzero(mask).to_pylist()
+    return positions
+
+
+def _shown(value: pa.Scalar) -> str:
+    return shortened(repr(value.as_py()))
+
+
+def _unmatched(column: pa.ChunkedArray, pattern: str) -> list[int]:
+    # Arrow's regular expressions are another dialect, so Python's judge every different value once.
+    search = re.compile(pattern).search
+    values = column.unique()
+    wrong = [value for value in values.to_pylist() if value is not None and search(value) is None]
+    return _where(pc.is_in(column, value_set=pa.array(wrong, pa.string()))) if wrong else []
+
+
+def _outside(column: pa.ChunkedArray, kind: str, c: Constraint) -> list[int]:
+    low, high = c.low, c.high
+    if kind in INTEGERS:
+        # Whole bounds, so that 64-bit values are never compared as floats.
+        first, last = INTEGER_BOUNDS[kind]
+        low = None if low is None else math.ceil(low)
+        high = None if high is None else math.floor(high)
+        if (low is not None and low > last) or (high is not None and high < first):
+            return _where(pc.is_valid(column))
+        low = None if low is None or low <= first else low
+        high = None if high is None or high >= last else high
+    masks = []
+    if low is not None:
+        masks.append(pc.less(column, _bound(low, column.type)))
+    if high is not None:
+        masks.append(pc.greater(column, _bound(high, column.type)))
+    return sorted({row for mask in masks for row in _where(pc.fill_null(mask, False))})
+
+
+def _bound(bound: float, stored: pa.DataType) -> pa.Scalar:
+    """The bound at the width of the column: 0.1 as an F32 is not above a bound of 0.1."""
+    value = float(bound) if pa.types.is_floating(stored) else bound
+    return pa.scalar(value, stored)
+
+
+def _range_text(c: Constraint) -> str:
+    if c.low is None:
+        return f"above {c.high}"
+    if c.high is None:
+        return f"below {c.low}"
+    return f"not between {c.low} and {c.high}"

@@ -1,0 +1,71 @@
+"""Settle: take out the rows that break a rule, and the rows that this orphans, until the rest is valid.
+
+1. Rules of single rows first: they do not depend on other rows.
+2. Endpoints, unique, cardinality: as soon as one finds rows, these go, and the three start again, because a row that
+   went may have been another's endpoint, and no longer holds its unique value.
+3. A violation without a row (a kept edge loses its node by an overwrite) can't be settled by leaving rows out: the
+   whole write is refused.
+
+Each round takes out at least one row, so it ends. Of rows that collide, the first stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import Violation
+from omnigraph.language.schema.model import Schema
+from omnigraph.write.delta import Deltas, TypeDelta
+from omnigraph.write.image import Image
+from omnigraph.write.problems import refuse
+from omnigraph.write.reader import Reader
+from omnigraph.write.validate.cardinality import check_cardinality
+from omnigraph.write.validate.endpoints import check_endpoints
+from omnigraph.write.validate.fields import check_fields
+from omnigraph.write.validate.unique import check_unique
+
+
+def reject(deltas: Deltas, violations: Sequence[Violation]) -> tuple[dict[str, TypeDelta], list[Violation]]:
+    """The deltas without the rows that the violations name, and one violation per such row: the first."""
+    rows: dict[str, dict[int, Violation]] = {}
+    for v in violations:
+        assert v.row is not None, v
+        rows.setdefault(v.table_key, {}).setdefault(v.row, v)
+    kept: dict[str, TypeDelta] = {}
+    rejected: list[Violation] = []
+    for name, d in deltas.items():
+        bad = rows.get(d.type.key)
+        if bad is None:
+            kept[name] = d
+            continue
+        mask = np.ones(d.rows.num_rows, dtype=bool)
+        mask[list(bad)] = False
+        kept[name] = d.kept(pa.array(mask))
+        rejected.extend(bad[row] for row in sorted(bad))
+    return kept, rejected
+
+
+def settle(
+    schema: Schema, deltas: Deltas, reader: Reader, *, already_rejected: Sequence[Violation] = ()
+) -> tuple[dict[str, TypeDelta], list[Violation]]:
+    """The valid rest of a write, and why each other row was left out. Raises ConstraintViolation as step 3 says."""
+    kept, rejected = reject(deltas, check_fields(Image(schema, deltas, reader)))
+    nodes = {n.key: n.name for n in schema.nodes}
+    while True:
+        known = {
+            (nodes[v.table_key], v.entity_id): v
+            for v in (*already_rejected, *rejected)
+            if v.table_key in nodes and v.entity_id is not None
+        }
+        image = Image(schema, kept, reader)
+        found = check_endpoints(image, known) or check_unique(image) or check_cardinality(image)
+        if not found:
+            return kept, rejected
+        unsettled = [v for v in found if v.row is None]
+        if unsettled:
+            refuse(unsettled)
+        kept, gone = reject(kept, found)
+        rejected.extend(gone)

@@ -1,0 +1,158 @@
+"""What runs inside a client process: prepare a start, perform a verb, check a graph after a fault.
+
+Everything here goes through the public door (`omnigraph.open`, `init` and the handle), as a user's program would. The
+logical state that `read_state` returns is plain JSON, so that the oracle compares values:
+
+    {branch: {"schema": {type: [property: type, …]}, "rows": {type: [row, …]}, "commits": n}}
+
+Rows are sorted lists, not sets: a row that is there twice shows. Generated edge ids are left out. `commits` counts the
+graph commits of the branch that were not made by recovery. A place without a graph is `{}`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.faults import scenes, verbs
+from tests.faults.s3server import REGION
+from tests.faults.scenes import Place
+
+JOBS: dict[str, Callable[..., Any]] = {}
+PRELOADED = ("errors", "language", "storage", "commit", "write", "branch", "graph")
+RECOVERY_ACTOR = "omnigraph:recovery"
+State = dict[str, dict[str, Any]]
+
+
+def job(function: Callable[..., Any]) -> Callable[..., Any]:
+    JOBS[function.__name__] = function
+    return function
+
+
+def import_everything() -> None:
+    """Load what a client needs, once, before the first fork. Nothing may be used yet."""
+    for name in ("lance", "lance.fragment", "lance.optimize", "pyarrow.compute", "obstore.store", "orjson", "lark"):
+        importlib.import_module(name)
+    package = importlib.import_module("omnigraph")
+    for found in pkgutil.walk_packages(package.__path__, "omnigraph."):
+        if found.name.split(".")[1] in PRELOADED:
+            importlib.import_module(found.name)
+
+
+def describe(problem: BaseException) -> dict[str, Any]:
+    """An exception as JSON; `condition` is set for the product's own typed errors only."""
+    return {
+        "type": type(problem).__name__,
+        "condition": getattr(problem, "condition", None),
+        "message": str(problem)[:800],
+    }
+
+
+def _place(uri: str, store: dict[str, str] | None) -> Place:
+    """`store` names endpoint, world and client of the S3 server; the process id joins here, because it is ours."""
+    if store is None:
+        return Place(uri)
+    options = {
+        "aws_access_key_id": f"{store['world']}.{store['client']}.{os.getpid()}",
+        "aws_secret_access_key": "secret",
+        "region": REGION,
+        "endpoint": store["endpoint"],
+        "allow_http": "true",
+    }
+    return Place(uri, options)
+
+
+@job
+def prepare(uri: str, store: dict[str, str] | None, verb: str) -> None:
+    verbs.by_name(verb).start(_place(uri, store))
+
+
+@job
+def perform(uri: str, store: dict[str, str] | None, verb: str) -> None:
+    verbs.by_name(verb).run(_place(uri, store))
+
+
+@job
+def look(uri: str, store: dict[str, str] | None) -> State:
+    return read_state(_place(uri, store))
+
+
+@job
+def check(uri: str, store: dict[str, str] | None, probe: str) -> dict[str, Any]:
+    """Reopen and read, write one row on every branch, read again.
+
+    Where there is no graph, because `init` was struck, creating it must work now.
+    """
+    place = _place(uri, store)
+    before = read_state(place)
+    started = time.monotonic()
+    if not before:
+        scenes.create_empty(place)
+    with place.open() as graph:
+        for branch in sorted(found.name for found in graph.branches()):
+            graph.upsert({"Person": [{"name": probe}]}, branch=branch)
+    waited_s = time.monotonic() - started
+    return {"before": before, "after": read_state(place), "waited_s": waited_s}
+
+
+@job
+def touch(path: str) -> None:
+    """The least that a supervisor of system calls must see."""
+    with open(path, "wb"):
+        pass
+
+
+@job
+def append(uri: str, store: dict[str, str] | None, rows: int) -> int:
+    """A bare Lance append, and how many rows there are then: for the tests of the harness itself."""
+    import lance
+    import pyarrow
+
+    place = _place(uri, store)
+    data = pyarrow.table({"n": list(range(rows))})
+    return lance.write_dataset(data, place.uri, mode="append", storage_options=place.options).count_rows()
+
+
+@job
+def use_lance_and_fork(**_: Any) -> None:
+    """What the fork server must refuse: Lance's threads exist, and a fork would lose them."""
+    import lance
+    import pyarrow
+
+    from tests.faults import forkserver
+
+    lance.write_dataset(pyarrow.table({"n": [1]}), "memory://harness")
+    forkserver.assert_safe_to_fork()
+
+
+def read_state(place: Place) -> State:
+    from omnigraph.errors import GraphNotFound
+
+    try:
+        graph = place.open()
+    except GraphNotFound:
+        return {}
+    with graph:
+        return {found.name: _read_branch(graph, found.name) for found in graph.branches()}
+
+
+def _read_branch(graph: Any, branch: str) -> dict[str, Any]:
+    snapshot = graph.snapshot(branch)
+    types = [*snapshot.schema.nodes, *snapshot.schema.edges]
+    return {
+        "schema": {t.name: [f"{p.name}: {p.type}{'?' if p.nullable else ''}" for p in t.properties] for t in types},
+        "rows": {t.name: _read_rows(snapshot, t) for t in types},
+        "commits": sum(1 for commit in graph.commits(branch) if commit.actor != RECOVERY_ACTOR),
+    }
+
+
+def _read_rows(snapshot: Any, entity: Any) -> list[dict[str, Any]]:
+    rows = snapshot.read(entity.name).to_pylist()
+    if entity.kind == "edge":
+        rows = [{name: value for name, value in row.items() if name != "id"} for row in rows]
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))

@@ -1,0 +1,185 @@
+"""Counts the N requests of a verb by a dry run, then runs it N times with each fault; the command line of the torture.
+
+    python -m tests.faults.runner --all                       every verb, request and fault, on S3 and on disk
+    python -m tests.faults.runner --fast                      the sample that is part of the test suite
+    python -m tests.faults.runner --all --verb insert         one verb
+    python -m tests.faults.runner --store s3 --verb insert --fault ghost --k 17 --seed 1     replay one run
+
+Every violation is printed with the line that replays it. The exit code is 1 if there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import random
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from tests.faults.diskbench import DiskBench
+from tests.faults.forkserver import ForkServer
+from tests.faults.localdisk import fast_directory
+from tests.faults.oracle import Judgement, judge
+from tests.faults.s3bench import S3Bench
+from tests.faults.s3server import S3Server
+from tests.faults.verbs import VERBS, Verb, by_name
+
+Bench = S3Bench | DiskBench
+JOBS_AT_ONCE = 4
+STORES = ("s3", "disk")
+
+
+@dataclass(frozen=True)
+class Case:
+    store: str
+    verb: str
+    fault: str
+    k: int
+    seed: int
+
+    @property
+    def replay(self) -> str:
+        return (
+            f"python -m tests.faults.runner --store {self.store} --verb {self.verb} --fault {self.fault} "
+            f"--k {self.k} --seed {self.seed}"
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    case: Case
+    struck: str
+    judgement: Judgement
+
+
+@dataclass
+class Report:
+    results: list[Result] = field(default_factory=list)
+
+    @property
+    def violations(self) -> list[Result]:
+        return [result for result in self.results if result.judgement.problems]
+
+    def text(self) -> str:
+        lines = [f"{len(self.results)} runs, {len(self.violations)} violations"]
+        for result in self.violations:
+            struck = result.struck or "nothing"
+            lines.append(f"  {result.case.replay}   # struck {struck}")
+            lines += [f"      {problem}" for problem in result.judgement.problems]
+        return "\n".join(lines)
+
+    def outcomes(self) -> str:
+        counts = collections.Counter(result.judgement.outcome or "?" for result in self.results)
+        return ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+
+
+@contextlib.contextmanager
+def s3_bench() -> Iterator[S3Bench]:
+    with S3Server() as server, ForkServer() as forks:
+        yield S3Bench(server, forks)
+
+
+@contextlib.contextmanager
+def disk_bench(slots: int = JOBS_AT_ONCE) -> Iterator[DiskBench]:
+    directory = fast_directory()
+    try:
+        with ForkServer() as forks:
+            yield DiskBench(forks, directory, slots=slots)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def all_cases(bench: Bench, verb: Verb, *, seed: int, faults: Iterable[str] | None = None) -> list[Case]:
+    """Every request with every fault that makes sense there."""
+    stage = bench.stage(verb)
+    wanted = set(faults) if faults else set(bench.kinds)
+    return [
+        Case(bench.store, verb.name, kind, k, seed)
+        for k in range(len(stage.requests))
+        for kind in stage.kinds_at(k)
+        if kind in wanted
+    ]
+
+
+def fast_cases(bench: Bench, verb: Verb, *, seed: int, count: int) -> list[Case]:
+    """A sample that prefers requests that change something, because there the outcome turns."""
+    rng = random.Random(f"{seed}/{verb.name}/{bench.store}")
+    requests = bench.stage(verb).requests
+    cases = all_cases(bench, verb, seed=seed)
+    weights = [3 if requests[case.k].mutates else 1 for case in cases]
+    keyed = sorted(zip(cases, weights, strict=True), key=lambda pair: rng.random() ** (1 / pair[1]), reverse=True)
+    return [case for case, _ in keyed[:count]]
+
+
+def run_case(bench: Bench, case: Case) -> Result:
+    stage = bench.stage(by_name(case.verb))
+    evidence = bench.strike(stage, case.fault, case.k, case.seed)  # type: ignore[arg-type]
+    return Result(case, evidence.struck, judge(stage.expected, evidence))
+
+
+def run_cases(bench: Bench, cases: Iterable[Case], *, at_once: int = JOBS_AT_ONCE) -> Report:
+    with ThreadPoolExecutor(at_once) as pool:
+        return Report(list(pool.map(lambda case: run_case(bench, case), cases)))
+
+
+def run_sample(bench: Bench, verbs: Iterable[Verb], *, seed: int, count: int) -> dict[str, Report]:
+    """A sample of every verb, several verbs at once: staging one takes longer than its runs."""
+
+    def one(verb: Verb) -> tuple[str, Report]:
+        cases = fast_cases(bench, verb, seed=seed, count=count)
+        return verb.name, Report([run_case(bench, case) for case in cases])
+
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        return dict(pool.map(one, verbs))
+
+
+def torture(bench: Bench, verbs: Iterable[Verb], cases: Callable[[Verb], list[Case]]) -> Report:
+    whole = Report()
+    for verb in verbs:
+        started = time.monotonic()
+        wanted = cases(verb)
+        report = run_cases(bench, wanted)
+        took_s = time.monotonic() - started
+        requests = len(bench.stage(verb).requests)
+        print(f"{bench.store} {verb.name}: {requests} requests, {took_s:.0f} s, {report.outcomes()}", flush=True)
+        print(report.text(), flush=True)
+        whole.results += report.results
+    return whole
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults.runner", description="Fault injection for every verb."
+    )
+    parser.add_argument("--all", action="store_true", help="every request with every fault")
+    parser.add_argument("--fast", action="store_true", help="a sample of 12 runs per verb")
+    parser.add_argument("--store", choices=STORES, help="one kind of store only")
+    parser.add_argument("--verb", choices=[verb.name for verb in VERBS], help="one verb only")
+    parser.add_argument("--fault", help="one fault only")
+    parser.add_argument("--k", type=int, help="one request only")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    whole = Report()
+    chosen = [by_name(options.verb)] if options.verb else list(VERBS)
+    for store in (options.store,) if options.store else STORES:
+        with s3_bench() if store == "s3" else disk_bench() as bench:
+
+            def cases(verb: Verb, bench: Bench = bench) -> list[Case]:
+                if options.fast:
+                    return fast_cases(bench, verb, seed=options.seed, count=12)
+                faults = [options.fault] if options.fault else None
+                found = all_cases(bench, verb, seed=options.seed, faults=faults)
+                return [case for case in found if options.k in (None, case.k)]
+
+            whole.results += torture(bench, chosen, cases).results
+    print(f"in all: {whole.text()}")
+    return 1 if whole.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""The small graph that verbs are tried on: how it comes to be, what is done to it, and what the oracle expects then.
+
+Starts build a graph through the public door. Changes are the written oracle: they turn the logical state before a verb
+(see `jobs`) into the one after it, by hand and without asking the product.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+SCHEMA = """
+node Person { name: String @key  age: I32? }
+node Company { name: String @key  city: String? }
+node Note { title: String @key  text: String? }
+edge Knows: Person -> Person { since: I32? }
+edge WorksAt: Person -> Company
+"""
+State = dict[str, Any]
+ADDED_TYPE = SCHEMA + "node City { name: String @key }\n"
+ADDED_PROPERTY = SCHEMA.replace("city: String?", "city: String?  size: I32 @default(7)")
+RENAMED = SCHEMA.replace("node Note {", 'node Memo @rename_from("Note") {').replace(
+    "text: String?", 'body: String? @rename_from("text")'
+)
+DROPPED = SCHEMA.replace("  city: String?", "").replace("node Note { title: String @key  text: String? }\n", "")
+FOLDS_AFTER = 34
+
+BOTH = {
+    "Person": [{"name": "dora", "age": 50}],
+    "Company": [{"name": "core", "city": "Chur"}],
+    "WorksAt": [{"from": "dora", "to": "core"}],
+    "Knows": [{"from": "dora", "to": "anna", "since": 2020}],
+}
+MERGED = [
+    {"type": "Person", "data": {"name": "dora", "age": 50}},
+    {"type": "Company", "data": {"name": "acme", "city": "Chur"}},
+    {"edge": "WorksAt", "from": "dora", "to": "acme"},
+]
+NOTES = [{"type": "Note", "data": {"title": "second"}}]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a graph is, and how to get there."""
+
+    uri: str
+    options: dict[str, str] | None = None
+
+    def open(self) -> Any:
+        import omnigraph
+
+        return omnigraph.open(self.uri, storage_options=self.options)
+
+    def init(self, schema: str) -> Any:
+        import omnigraph
+
+        return omnigraph.init(self.uri, schema, storage_options=self.options)
+
+
+# ---- starts ----------------------------------------------------------------------------------------------------------
+
+
+def nothing(_: Place) -> None:
+    """The start of `init`."""
+
+
+def create_empty(place: Place) -> None:
+    place.init(SCHEMA).close()
+
+
+def create_small(place: Place) -> None:
+    """Three people, two companies, four edges: in two commits, so that tables have a past."""
+    with place.init(SCHEMA) as graph:
+        people = [{"name": "anna", "age": 30}, {"name": "ben", "age": 40}, {"name": "cleo"}]
+        companies = [{"name": "acme", "city": "Bern"}, {"name": "bolt", "city": "Basel"}]
+        graph.insert({"Person": people, "Company": companies, "Note": [{"title": "first", "text": "one"}]})
+        knows = [{"from": "anna", "to": "ben", "since": 2001}, {"from": "ben", "to": "cleo"}]
+        works = [{"from": "anna", "to": "acme"}, {"from": "cleo", "to": "acme"}]
+        graph.insert({"Knows": knows, "WorksAt": works})
+
+
+def create_with_branch(place: Place) -> None:
+    create_small(place)
+    with place.open() as graph:
+        graph.create_branch("review")
+
+
+def create_with_forks(place: Place) -> None:
+    create_with_branch(place)
+    with place.open() as graph:
+        graph.upsert({"Person": [{"name": "anna", "age": 31}]}, branch="review")
+
+
+def create_due_for_folding(place: Place) -> None:
+    """So many small writes that the next one folds fragments and records."""
+    create_small(place)
+    with place.open() as graph:
+        for age in range(FOLDS_AFTER):
+            graph.upsert({"Person": [{"name": "ben", "age": age}]})
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+
+def on_graph(act: Callable[[Any], object]) -> Callable[[Place], object]:
+    def run(place: Place) -> None:
+        with place.open() as graph:
+            act(graph)
+
+    return run
+
+
+def several_in_one(graph: Any) -> None:
+    with graph.transaction() as tx:
+        tx.insert({"Person": [{"name": "dora", "age": 50}]})
+        tx.upsert({"Company": [{"name": "acme", "city": "Chur"}]})
+        tx.delete({"Note": ["first"]})
+
+
+def load(mode: str, lines: list[dict[str, Any]]) -> Callable[[Any], object]:
+    raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    return lambda graph: graph.load([raw], mode=mode)
+
+
+def on_review(graph: Any) -> None:
+    graph.upsert(person("dora"), branch="review")
+
+
+def person(name: str, age: int | None = None) -> dict[str, Any]:
+    return {"Person": [{"name": name, "age": age}]}
+
+
+# ---- changes: what the oracle expects --------------------------------------------------------------------------------
+
+
+def put(state: State, kind: str, key: str, row: dict[str, Any], *, branch: str = "main") -> None:
+    """Insert or replace the row whose id is `key`."""
+    kept = [found for found in state[branch]["rows"][kind] if found.get("id") != key]
+    _keep(state, branch, kind, [*kept, {"id": key, **row}])
+
+
+def drop(state: State, kind: str, keep: Callable[[dict[str, Any]], bool], *, branch: str = "main") -> None:
+    _keep(state, branch, kind, [row for row in state[branch]["rows"][kind] if keep(row)])
+
+
+def add_edge(state: State, kind: str, source: str, target: str, **properties: Any) -> None:
+    row = {"src": source, "dst": target, **properties}
+    _keep(state, "main", kind, [*state["main"]["rows"][kind], row])
+
+
+def committed(state: State, *, branch: str = "main", times: int = 1) -> None:
+    state[branch]["commits"] += times
+
+
+def add_person(state: State, name: str, age: int | None = None, *, branch: str = "main") -> None:
+    put(state, "Person", name, {"name": name, "age": age}, branch=branch)
+    committed(state, branch=branch)
+
+
+def _keep(state: State, branch: str, kind: str, rows: list[dict[str, Any]]) -> None:
+    state[branch]["rows"][kind] = sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def empty_graph(state: State) -> None:
+    state["main"] = {
+        "schema": {
+            "Person": ["name: String", "age: I32?"],
+            "Company": ["name: String", "city: String?"],
+            "Note": ["title: String", "text: String?"],
+            "Knows": ["since: I32?"],
+            "WorksAt": [],
+        },
+        "rows": {"Person": [], "Company": [], "Note": [], "Knows": [], "WorksAt": []},
+        "commits": 1,
+    }
+
+
+def two_types(state: State) -> None:
+    add_person(state, "dora", 50)
+    put(state, "Company", "core", {"name": "core", "city": "Chur"})
+    add_edge(state, "WorksAt", "dora", "core")
+    add_edge(state, "Knows", "dora", "anna", since=2020)
+
+
+def without_anna(state: State) -> None:
+    drop(state, "Person", lambda row: row["id"] != "anna")
+    for kind in ("Knows", "WorksAt"):
+        drop(state, kind, lambda row: "anna" not in (row["src"], row["dst"]))
+    committed(state)
+
+
+def after_transaction(state: State) -> None:
+    add_person(state, "dora", 50)
+    put(state, "Company", "acme", {"name": "acme", "city": "Chur"})
+    drop(state, "Note", lambda row: row["id"] != "first")
+
+
+def after_load_merge(state: State) -> None:
+    add_person(state, "dora", 50)
+    put(state, "Company", "acme", {"name": "acme", "city": "Chur"})
+    add_edge(state, "WorksAt", "dora", "acme")
+
+
+def after_load_overwrite(state: State) -> None:
+    drop(state, "Note", lambda _: False)
+    put(state, "Note", "second", {"title": "second", "text": None})
+    committed(state)
+
+
+def with_type(state: State) -> None:
+    state["main"]["schema"]["City"] = ["name: String"]
+    state["main"]["rows"]["City"] = []
+    committed(state)
+
+
+def with_property(state: State) -> None:
+    state["main"]["schema"]["Company"].append("size: I32")
+    for row in state["main"]["rows"]["Company"]:
+        row["size"] = 7
+    committed(state)
+
+
+def with_renames(state: State) -> None:
+    for part in ("schema", "rows"):
+        found = state["main"][part]
+        state["main"][part] = {{"Note": "Memo"}.get(name, name): found[name] for name in found}
+    state["main"]["schema"]["Memo"] = ["title: String", "body: String?"]
+    for row in state["main"]["rows"]["Memo"]:
+        row["body"] = row.pop("text")
+    committed(state)
+
+
+def without_city(state: State) -> None:
+    state["main"]["schema"]["Company"] = ["name: String"]
+    for row in state["main"]["rows"]["Company"]:
+        del row["city"]
+    del state["main"]["schema"]["Note"], state["main"]["rows"]["Note"]
+    committed(state)
+
+
+def with_branch(state: State) -> None:
+    state["review"] = copy.deepcopy(state["main"])
+
+
+def without_branch(state: State) -> None:
+    del state["review"]

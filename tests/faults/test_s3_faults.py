@@ -1,0 +1,29 @@
+"""Whatever happens to one of its requests on S3, a verb leaves the graph old or new, as the oracle says, and writable.
+
+A sample, drawn by a fixed seed; `make torture` runs every request with every fault.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.runner import Report, run_sample
+from tests.faults.s3bench import S3Bench
+from tests.faults.verbs import VERBS
+
+SEED = 1
+RUNS_PER_VERB = 9
+
+
+@pytest.fixture(scope="module")
+def reports(s3: S3Bench, ledger: list[Report]) -> dict[str, Report]:
+    found = run_sample(s3, VERBS, seed=SEED, count=RUNS_PER_VERB)
+    ledger.extend(found.values())
+    return found
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+def test_a_struck_verb_leaves_old_or_new_and_a_writable_graph(reports: dict[str, Report], verb: str) -> None:
+    report = reports[verb]
+    assert len(report.results) == RUNS_PER_VERB
+    assert not report.violations, report.text()

@@ -1,0 +1,121 @@
+"""The one list of operations under test. A new verb joins by one line in VERBS.
+
+A verb has a start (what is there before), a run (what is struck; it acknowledges by returning) and a change: the
+written oracle, a pure function from the logical state before to the one after. Everything else, which faults and how
+often, which outcome is right for which fault, comes from elsewhere and is the same for all.
+
+A verb with `interrupted` starts on a graph that another verb left half-done: that one was killed at a named point of
+the door, and the run has to settle it first. Its `change` applies to the settled state.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.faults import scenes
+from tests.faults.scenes import (
+    Place,
+    State,
+    add_person,
+    create_small,
+    create_with_branch,
+    create_with_forks,
+    on_graph,
+    on_review,
+    person,
+)
+
+Act = Callable[[Any], object]
+Change = Callable[[State], None]
+Start = Callable[[Place], object]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A moment inside an operation: the nth time that something of this name becomes visible in the store.
+
+    `after` says whether the process dies before or after it does. `settles_to_new` is the oracle's word on what any
+    later writer makes of it: forward if every planned effect is there, back otherwise.
+    """
+
+    pattern: str
+    after: bool
+    settles_to_new: bool
+    nth: int = 1
+
+
+@dataclass(frozen=True)
+class Verb:
+    name: str
+    run: Callable[[Place], object]
+    change: Change
+    start: Start
+    interrupted: tuple[str, Point] | None = None
+
+    def new(self, old: State) -> State:
+        """The state after the verb, by the written oracle."""
+        state = copy.deepcopy(old)
+        self.change(state)
+        return state
+
+
+TABLE_VERSION = r"/(nodes|edges)/[^/]+/(tree/[^/]+/)?_versions/\d+\.manifest$"
+GRAPH_VERSION = r"/__manifest/_versions/\d+\.manifest$"
+TICKET = r"/__recovery/[^/]+/\d+\.0\.json$"
+PLAN = r"/__recovery/.*plan"
+POINTS = {
+    "ticket": Point(TICKET, after=True, settles_to_new=False),
+    "plan": Point(PLAN, after=True, settles_to_new=False),
+    "first_effect": Point(TABLE_VERSION, after=True, settles_to_new=False),
+    "third_effect": Point(TABLE_VERSION, after=True, settles_to_new=False, nth=3),
+    "all_effects": Point(GRAPH_VERSION, after=False, settles_to_new=True),
+    "publish": Point(GRAPH_VERSION, after=True, settles_to_new=True),
+}
+
+
+def graph_verb(name: str, act: Act, change: Change, start: Start = create_small) -> Verb:
+    """A verb on an open graph."""
+    return Verb(name, on_graph(act), change, start)
+
+
+def person_verb(
+    name: str, act: Act, who: str, age: int | None = None, *, start: Start = create_small, branch: str = "main"
+) -> Verb:
+    """A verb on an open graph after which there is one person of this name, with this age."""
+    return graph_verb(name, act, lambda state: add_person(state, who, age, branch=branch), start)
+
+
+def recovery_verb(name: str, point: Point) -> Verb:
+    """A write on a graph that a dead writer of four tables left at this point."""
+    return replace(person_verb(name, lambda g: g.upsert(person("eve")), "eve"), interrupted=("upsert_types", point))
+
+
+VERBS: tuple[Verb, ...] = (
+    Verb("init", scenes.create_empty, scenes.empty_graph, scenes.nothing),
+    person_verb("insert", lambda g: g.insert(person("dora", 50)), "dora", 50),
+    person_verb("upsert_new", lambda g: g.upsert(person("dora")), "dora"),
+    person_verb("upsert_old", lambda g: g.upsert(person("ben", 41)), "ben", 41),
+    graph_verb("upsert_types", lambda g: g.upsert(scenes.BOTH), scenes.two_types),
+    person_verb("update", lambda g: g.update("Person", {"age": 44}, ids=["ben"]), "ben", 44),
+    graph_verb("delete_cascade", lambda g: g.delete({"Person": ["anna"]}), scenes.without_anna),
+    graph_verb("transaction", scenes.several_in_one, scenes.after_transaction),
+    graph_verb("load_merge", scenes.load("merge", scenes.MERGED), scenes.after_load_merge),
+    graph_verb("load_overwrite", scenes.load("overwrite", scenes.NOTES), scenes.after_load_overwrite),
+    graph_verb("schema_add_type", lambda g: g.apply_schema(scenes.ADDED_TYPE), scenes.with_type),
+    graph_verb("schema_add_property", lambda g: g.apply_schema(scenes.ADDED_PROPERTY), scenes.with_property),
+    graph_verb("schema_rename", lambda g: g.apply_schema(scenes.RENAMED), scenes.with_renames),
+    graph_verb("schema_drop", lambda g: g.apply_schema(scenes.DROPPED), scenes.without_city),
+    graph_verb("branch_create", lambda g: g.create_branch("review"), scenes.with_branch),
+    graph_verb("branch_delete", lambda g: g.delete_branch("review"), scenes.without_branch, create_with_forks),
+    person_verb("branch_fork", on_review, "dora", start=create_with_branch, branch="review"),
+    person_verb("branch_write", on_review, "dora", start=create_with_forks, branch="review"),
+    person_verb("fold", lambda g: g.upsert(person("dora")), "dora", start=scenes.create_due_for_folding),
+    *(recovery_verb(f"recover_{name}", point) for name, point in POINTS.items()),
+)
+
+
+def by_name(name: str) -> Verb:
+    return next(verb for verb in VERBS if verb.name == name)
