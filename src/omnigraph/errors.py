@@ -13,7 +13,9 @@ OmnigraphError
 │   ├── ConstraintViolation    rows break a rule of the schema
 │   ├── KeyConflict            a strict insert of an id that exists
 │   ├── UnknownType
-│   └── UnknownProperty
+│   ├── UnknownProperty
+│   ├── FileUnreadable         a file that a command is to read is missing, forbidden or damaged
+│   └── FileUnwritable         a file that a command is to write can't be written
 ├── ConflictError
 │   ├── PreconditionFailed     --if-commit lost (exit code 4)
 │   ├── ReadSetConflict        what the transaction read has changed
@@ -132,7 +134,10 @@ class UnsupportedSchemaChange(OmnigraphError):
 
 @dataclass(frozen=True)
 class Violation:
-    """One row that breaks one rule. `rule` is stable; `line` is set where the row came from a file."""
+    """One row that breaks one rule. `rule` is stable; `line` is set where the row came from a file.
+
+    `source` names the file where there were several.
+    """
 
     rule: str
     table_key: str
@@ -141,6 +146,7 @@ class Violation:
     property: str | None = None
     line: int | None = None
     row: int | None = None
+    source: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {k: v for k, v in asdict(self).items() if v is not None}
@@ -178,6 +184,18 @@ class UnknownProperty(InputError):
     condition = "unknown_property"
     text = "{table_key} has no property named {property!r}."
     remedy_text = "Run `omnigraph schema show` for the properties that exist."
+
+
+class FileUnreadable(InputError):
+    condition = "file_unreadable"
+    text = "{path} can't be read: {detail}"
+    remedy_text = "Check the name and that you may read the file; nothing was written."
+
+
+class FileUnwritable(InputError):
+    condition = "file_unwritable"
+    text = "{path} can't be written: {detail}"
+    remedy_text = "Check the folder, its permissions and the free space."
 
 
 # ---- conflicts -------------------------------------------------------------------------------------------------------

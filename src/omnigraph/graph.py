@@ -1,8 +1,8 @@
 """The graph handle: one object for everything that a program does with a graph.
 
-`init` creates a graph, `open` opens one; opening reads and never writes. Reads work on one pinned snapshot. Writes go through
-the one door and are either acknowledged exactly once or refused with a typed error and no effect. A handle may be shared by
-threads; they take turns. Any number of processes may hold handles of one graph.
+`init` creates a graph, `open` opens one; opening reads and never writes. Reads work on one pinned snapshot. Writes
+go through the one door and are either acknowledged exactly once or refused with a typed error and no effect. A
+handle may be shared by threads; they take turns. Any number of processes may hold handles of one graph.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from omnigraph.branch.create import create_branch
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
     from omnigraph.write.mutate import Rows, Statement
 
 Address = str | os.PathLike[str]
-
-
-@dataclass(frozen=True)
-class _Options:
-    actor: str | None = None
 
 
 class Graph:
@@ -156,9 +150,7 @@ class Graph:
         if_commit: str | None = None,
         operation_id: str | None = None,
     ) -> Outcome:
-        request = Request(
-            branch=branch, actor=actor or self._actor, if_commit=if_commit, operation_id=operation_id
-        )
+        request = Request(branch=branch, actor=actor or self._actor, if_commit=if_commit, operation_id=operation_id)
         return self._door.run(operation, request)
 
     # ---- files -------------------------------------------------------------------------------------------------------
@@ -174,14 +166,15 @@ class Graph:
         quarantine: Address | None = None,
         **options: Any,
     ) -> LoadResult:
-        """Load NDJSON records of nodes and edges, in one commit. Lines that are wrong fail the load or are put aside."""
-        from omnigraph.write.load import Load
+        """Load NDJSON records of nodes and edges, in one commit. Lines that are wrong fail the load or are put
+        aside.
+        """
+        from omnigraph.pipeline.load import read_load
 
         if from_branch is not None and branch not in {b.name for b in self.branches()}:
             self.create_branch(branch, from_=from_branch)
-        with Load.read(source, self.schema(branch), mode=mode, on_error=on_error, quarantine=quarantine) as load:
-            outcome = self._run(load, branch=branch, **options)
-            return load.finish(outcome, branch=branch)
+        load = read_load(source, self.schema(branch), mode=mode, on_error=on_error, quarantine=quarantine)
+        return load.finish(self._run(load, branch=branch, **options), branch=branch)
 
     def export(
         self,
@@ -192,7 +185,7 @@ class Graph:
         types: Sequence[str] | None = None,
     ) -> ExportResult:
         """Write one snapshot as NDJSON records, nodes before edges, in a stable order; `load` takes them back."""
-        from omnigraph.write.export import export_records
+        from omnigraph.pipeline.export import export_records
 
         return export_records(self.snapshot(branch, commit=commit), write, types=types)
 

@@ -127,6 +127,11 @@ class LoadResult:
     quarantine: str | None
     repeated: bool = False
 
+    @staticmethod
+    def of(outcome: Outcome, *, counts: Mapping[str, Any], **rest: Any) -> LoadResult:
+        parts = {name: counts.get(name, {}) for name in ("inserted", "updated", "deleted")}
+        return LoadResult(commit=_commit_of(outcome), repeated=outcome.repeated, **parts, **rest)
+
     def to_json(self) -> dict[str, Any]:
         body = {k: dict(v) if isinstance(v, Mapping) else v for k, v in self.__dict__.items()}
         return {**body, "commit": _commit_json(self.commit)}

@@ -1,7 +1,8 @@
 """Several writes as one commit, resting on what was read: optimistic, decided when the block ends.
 
-Reads see the snapshot that the transaction started on. When it commits, every entity and every type that it has read must be
-what it was, otherwise it is refused with ReadSetConflict and has no effect. What it did not read may change freely.
+Reads see the snapshot that the transaction started on. When it commits, every entity and every type that it has read
+must be what it was, otherwise it is refused with ReadSetConflict and has no effect. What it did not read may change
+freely.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 2. swap     set `head:<name>` and rewrite `refs`, which excludes every other creation and deletion since 1
 3. ask      after an error: is the branch there, with the incarnation that only I know?
 
-The new head holds no pins, only the commit that it starts from. Tables are forked by the first write on the branch. A crash
-leaves the branch or no trace.
+The new head holds no pins, only the commit that it starts from. Tables are forked by the first write on the branch.
+A crash leaves the branch or no trace.
 """
 
 from __future__ import annotations

@@ -6,11 +6,17 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-Uri = Annotated[
-    str | None, Argument(metavar="[URI]", help="The graph: a path, a file:// or an s3:// URI.", show_default=False)
-]
+# Arguments are hidden from the list of options because the usage line of each verb names them.
+Uri = Annotated[str | None, Argument(hidden=True)]
+Words = Annotated[list[str] | None, Argument(hidden=True)]
 Store = Annotated[
-    str | None, Option("--store", metavar="URI", help="The graph, instead of the argument.", show_default=False)
+    str | None,
+    Option(
+        "--store",
+        metavar="URI",
+        help="The graph, instead of the argument: a path, a file:// or an s3:// URI.",
+        show_default=False,
+    ),
 ]
 Json = Annotated[bool, Option("--json", help="Answer with one JSON document, also on failure.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Do not say on stderr what is written where, and no progress.")]

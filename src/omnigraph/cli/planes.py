@@ -1,8 +1,8 @@
 """Planes: what a verb works on, and so which flags it has. A flag of another plane is refused by name, never ignored.
 
-    data      a graph: by positional URI or --store
-    direct    storage itself: as data; the actor is not chosen by the caller, and servers can't do it
-    local     no graph at all
+data      a graph: by positional URI or --store
+direct    storage itself: as data; the actor is not chosen by the caller, and servers can't do it
+local     no graph at all
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@
 6. publish   one compare-and-swap of the branch's head
 7. release   delete the ticket and the plan
 
-After any error or doubt the outcome of the epoch is asked for, never inferred; if it is undecided it is settled, forward or
-back. A crash before 5 leaves unreferenced files, in 5 versions above the pins that nobody reads and the next writer settles,
-after 6 a commit that happened.
+After any error or doubt the outcome of the epoch is asked for, never inferred; if it is undecided it is settled,
+forward or back. A crash before 5 leaves unreferenced files, in 5 versions above the pins that nobody reads and the
+next writer settles, after 6 a commit that happened.
 """
 
 from __future__ import annotations
@@ -318,7 +318,8 @@ class _Run:
         )
         door.observe("plan")
         body = {"attempt": attempt, "tables": effect.plan_tables(prepared.tables), "record": record.to_json()}
-        door.tickets.write_plan(ticket, attempt, body)
+        if not door.tickets.write_plan(ticket, attempt, body):
+            raise effect.Zombie(f"the plan of epoch {ticket.epoch} is another's")
         effect.run_effects(prepared, ticket, attempt=attempt, observe=door.observe)
         door.observe("publish")
         publish(door.manifest, view.head, record)

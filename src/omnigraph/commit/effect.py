@@ -6,7 +6,8 @@ Reading the versions above a pin, oldest first:
 * a stamp of a later epoch, or a Restore of this one by a claimant: I am the zombie, stop and ask
 * no stamp of ours: uncovered drift, which only `repair` may touch
 
-A Restore lands over anything. So the restored version becomes the base of the operation that does it, and is published with it.
+A Restore lands over anything. So the restored version becomes the base of the operation that does it, and is
+published with it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def heal(view: View, table: str, ticket: Ticket, *, attempt: int, observe: Obser
     if not view.owns(pin) or view.tables.newest_version(pin) == pin.version:
         return pin
     tables = view.tables
-    lancefs.mend_torn(tables.location, tables.location.join(pin.path))
+    lancefs.mend_torn(tables.location, tables.location.join(pin.path), above=pin.version)
     newest = tables.newest(pin)
     above = lancefs.stamps_above(newest, pin.version)
     if not above:

@@ -1,7 +1,7 @@
 """Where an operation stands inside the door, told to whoever wants to know.
 
-Progress displays use it, and so do the tests that kill or stop a process at a named phase. An observer is called with the
-phase's name before the phase begins; what it raises goes through.
+Progress displays use it, and so do the tests that kill or stop a process at a named phase. An observer is called
+with the phase's name before the phase begins; what it raises goes through.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who holds a ticket, and whether that process is provably gone.
 
-Two processes can tell about each other only on one boot of one machine and inside one pid namespace; there a pid and its start time
-name a process for good. Anywhere else the answer is "don't know", and the lease decides.
+Two processes can tell about each other only on one boot of one machine and inside one pid namespace; there a pid and
+its start time name a process for good. Anywhere else the answer is "don't know", and the lease decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Publish: the one compare-and-swap that makes an operation visible, or records that it was given up.
 
-Every epoch ends here, in a commit or an abort, also when nothing happened yet. When the head's `recent` list is full its records
-are appended as rows first, so that they can be found at any time: in a head, or in a row.
+Every epoch ends here, in a commit or an abort, also when nothing happened yet. When the head's `recent` list is full
+its records are appended as rows first, so that they can be found at any time: in a head, or in a row.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def commit_record(
 def abort_record(
     head: Head, ticket: Ticket, *, pins: Mapping[str, Pin], restored: Mapping[str, Pin], reason: str
 ) -> Record:
-    """An epoch that is given up: a graph commit by the recovery actor if tables had to be restored, a bare note if not."""
+    """An epoch that is given up: a graph commit by the recovery actor if tables had to be restored, a bare note if
+    not.
+    """
     moved = bool(restored)
     return _record(
         head,

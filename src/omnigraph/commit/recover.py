@@ -2,11 +2,12 @@
 
 1. ask       is the epoch decided? then there is nothing to do
 2. forward   a plan whose every step is there, exactly once, directly above its base: publish that very commit
-3. back      otherwise: a stamped Restore on every table of the ticket that the branch owns (which makes Lance refuse what a
-             stopped owner may still send), then publish the abort with the restored versions as pins
+3. back      otherwise: a stamped Restore on every table of the ticket that the branch owns (which makes Lance refuse
+             what a stopped owner may still send), then publish the abort with the restored versions as pins
 
-Forks and new tables need no Restore: their names are unique, and nothing refers to them. A table with uncovered drift is left
-as it is: only `repair` may touch it. A crash at any point leaves the epoch undecided, and the next one settles it the same way.
+Forks and new tables need no Restore: their names are unique, and nothing refers to them. A table with uncovered
+drift is left as it is: only `repair` may touch it. A crash at any point leaves the epoch undecided, and the next one
+settles it the same way.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _back(manifest: Manifest, view: View, ticket: Ticket, *, observe: Observer, 
 
 
 def _fence(view: View, pin: Pin, ticket: Ticket, *, observe: Observer) -> Pin:
-    lancefs.mend_torn(view.tables.location, view.tables.location.join(pin.path))
+    lancefs.mend_torn(view.tables.location, view.tables.location.join(pin.path), above=pin.version)
     newest = view.tables.newest(pin)
     for version, text in lancefs.stamps_above(newest, pin.version):
         stamp = Stamp.parse(text)

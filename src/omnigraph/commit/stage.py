@@ -1,8 +1,8 @@
 """What an operation reads and what it wants to change, as values: the door does the rest.
 
-An operation is a pure function from a view to prepared work: it reads one snapshot, writes files that nobody refers to, and
-returns uncommitted transactions. It may be asked again on a newer view, because others wrote meanwhile; then its first
-work is garbage and nothing else.
+An operation is a pure function from a view to prepared work: it reads one snapshot, writes files that nobody refers
+to, and returns uncommitted transactions. It may be asked again on a newer view, because others wrote meanwhile; then
+its first work is garbage and nothing else.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset, Transaction
 
+REMEMBERED_IDS_MOST = 64
 PREPARED_MOST_S = 3 * 24 * 3600
 """Work older than this is prepared again: cleanup may remove unreferenced files after seven days."""
 
@@ -38,6 +39,8 @@ class View:
     schema: Schema
     tables: Tables
     stable_row_ids: bool = True
+    found: dict[tuple[str, tuple[str, ...]], pa.Table] = field(default_factory=dict, compare=False, repr=False)
+    """Small look-ups by id that were made on this view: a write asks the same thing more than once."""
 
     def type(self, name: str) -> EntityType:
         found: EntityType | None = self.schema.node.get(name) or self.schema.edge.get(name)
@@ -49,7 +52,13 @@ class View:
         return self.tables.open(self.pins[t.id], table_key=t.key)
 
     def find(self, t: EntityType, column: str, values: pa.Array, columns: Sequence[str]) -> pa.Table:
-        return tables_of.find(self.open(t), t, column, values, columns)
+        if column != "id" or len(values) > REMEMBERED_IDS_MOST:
+            return tables_of.find(self.open(t), t, column, values, columns)
+        key = (t.id, tuple(values.to_pylist()))
+        known = self.found.get(key)
+        if known is None or not set(columns) <= set(known.column_names):
+            known = self.found[key] = tables_of.find(self.open(t), t, column, values, columns)
+        return known.select([*columns, *tables_of.ROW_COLUMNS])
 
     def rows_by_row_id(self, t: EntityType, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         return tables_of.take(self.open(t), t, row_ids, columns)

@@ -2,8 +2,8 @@
 
     <incarnation>/<epoch>/<attempt>/<table>/<step>/<nonce>
 
-The nonce is the ticket's, because a ticket lost in a power failure lets another writer use the same epoch. A Restore has
-`r<claimant>` in place of the step.
+The nonce is the ticket's, because a ticket lost in a power failure lets another writer use the same epoch. A Restore
+has `r<claimant>` in place of the step.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     __recovery/<incarnation>/<epoch>.<n>.hb       the heartbeat that only claimant n writes
     __recovery/<incarnation>/<epoch>.plan<a>.json what attempt a is about to do, written once before its effects
 
-Objects are create-only and never reused: an epoch belongs to one operation for ever. They may be deleted by anybody once the
-head's epoch has reached theirs, and never before. A takeover needs no clock but the observer's own: the claimant's
-heartbeat stood still for a lease, or its process is provably gone.
+Objects are create-only and never reused: an epoch belongs to one operation for ever. They may be deleted by anybody
+once the head's epoch has reached theirs, and never before. A takeover needs no clock but the observer's own: the
+claimant's heartbeat stood still for a lease, or its process is provably gone.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Tickets:
         A ticket that can't be read is somebody's all the same: its tables are unknown (empty), its lease counts.
         """
         prefix = f"{incarnation}/{epoch:012d}."
-        entries = {e.name: e.mark for e in self.objects.list(incarnation) if e.name.startswith(prefix)}
+        entries = {e.name: e.mark for e in self.objects.entries(incarnation) if e.name.startswith(prefix)}
         claims = [int(n.split(".")[1]) for n in entries if n.endswith(".json") and n.split(".")[1].isdigit()]
         if not claims:
             return None
@@ -123,20 +123,24 @@ class Tickets:
             return False
         return now - known[1] > lease_s()
 
-    def write_plan(self, ticket: Ticket, attempt: int, plan: Mapping[str, Any]) -> None:
-        self.objects.create(plan_name(ticket.incarnation, ticket.epoch, attempt), {**plan, "nonce": ticket.nonce})
+    def write_plan(self, ticket: Ticket, attempt: int, plan: Mapping[str, Any]) -> bool:
+        """False if another operation has written a plan under this name: then the ticket is not mine any more."""
+        name = plan_name(ticket.incarnation, ticket.epoch, attempt)
+        return self.objects.create(name, {**plan, "nonce": ticket.nonce})
 
     def plans(self, ticket: Ticket) -> list[dict[str, Any]]:
         """Every plan of this epoch that can be read, newest attempt first."""
         prefix = f"{ticket.incarnation}/{ticket.epoch:012d}.plan"
         names = sorted(
-            (e.name for e in self.objects.list(ticket.incarnation) if e.name.startswith(prefix)), reverse=True
+            (e.name for e in self.objects.entries(ticket.incarnation) if e.name.startswith(prefix)), reverse=True
         )
         bodies = (self.objects.read(name) for name in names)
         return [b for b in bodies if b and b.get("nonce") == ticket.nonce]
 
     def release(self, ticket: Ticket, *, attempts: int) -> None:
-        """Delete what this operation left, by name: its epoch is decided. What fails here is swept by a later writer."""
+        """Delete what this operation left, by name: its epoch is decided. What fails here is swept by a later
+        writer.
+        """
         self.rest(ticket)
         names = [ticket.name, *(plan_name(ticket.incarnation, ticket.epoch, a) for a in range(attempts))]
         if self._heart.has_beaten(ticket):
@@ -151,7 +155,7 @@ class Tickets:
 
         The objects are listed before the heads are read: an incarnation that is listed and has no head was deleted.
         """
-        entries = [e for e in self.objects.list() if "/" in e.name]
+        entries = [e for e in self.objects.entries() if "/" in e.name]
         if not entries:
             return
         epochs = decided()
@@ -218,7 +222,7 @@ class _Heart:
                 try:
                     self._objects.write(ticket.heartbeat, {"count": count})
                 except StorageError:
-                    continue  # a missed beat costs at worst a takeover, which the head's compare-and-swap makes harmless
+                    continue  # a missed beat costs at worst a takeover, which the head's swap makes harmless
                 with self._lock:
                     gone = ticket.name not in self._held
                 if gone:

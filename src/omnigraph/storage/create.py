@@ -2,11 +2,11 @@
 
 1. make     every table of the schema, empty, at a path that nobody else can choose
 2. build    the manifest in a scratch folder: its schema row, its genesis record, the head of main
-3. copy     the manifest's files to `<graph>/__manifest`, the version file last and create-only: this is the moment at which
-            the graph exists, and of two that race exactly one wins
+3. copy     the manifest's files to `<graph>/__manifest`, the version file last and create-only: this is the moment
+            at which the graph exists, and of two that race exactly one wins
 
-A crash before the last step leaves tables that nobody refers to, and the same address can be initialised again. Lance's own
-"create" would not do: a second creator, or a stopped one that goes on, overwrites the first one's rows.
+A crash before the last step leaves tables that nobody refers to, and the same address can be initialised again.
+Lance's own "create" would not do: a second creator, or a stopped one that goes on, overwrites the first one's rows.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import GraphExists, OmnigraphError, StorageError, UsageError
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage import durable, lancefs
-from omnigraph.storage.table import storage_schema
 from omnigraph.storage.layout import MANIFEST, RECOVERY, TABLE_FOLDERS, Location
 from omnigraph.storage.manifest import HEAD, ROW_IDS_KEY, Manifest, manifest_rows, manifest_schema, schema_row
 from omnigraph.storage.objects import open_store
 from omnigraph.storage.records import Head, Pin
+from omnigraph.storage.table import storage_schema
 
 if TYPE_CHECKING:
     from lance import LanceDataset

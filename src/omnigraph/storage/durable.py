@@ -1,14 +1,16 @@
-"""What an acknowledged commit needs on a local disk: files whole, and on the platter, before the next step relies on them.
+"""What an acknowledged commit needs on a local disk: files whole, and on the platter, before the next step relies on
+them.
 
 Lance calls fsync nowhere, and it can report success after the last write of a file failed (a full disk, an I/O error).
 So the door asks here, in this order:
 
-1. before an effect: every new data and deletion file has the size or the closing mark it must have, and is synced with its folder
+1. before an effect: every new data and deletion file has the size or the closing mark it must have, and is synced
+   with its folder
 2. after an effect: the table's new manifest and transaction file, and their folders
 3. after a publish: the same of the graph's manifest
 
-On S3 a request that was answered is durable, and everything here does nothing. `OMNIGRAPH_FSYNC=off` skips the syncing, not
-the checks.
+On S3 a request that was answered is durable, and everything here does nothing. `OMNIGRAPH_FSYNC=off` skips the
+syncing, not the checks.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def _sync(path: str) -> None:
 
 
 def new_files(root: str, fragments: Sequence[dict[str, Any]]) -> list[str]:
-    """Check the files that these fragments (as JSON) add to the local table in folder `root`, and return their paths."""
+    """Check the files that these fragments (as JSON) add to the local table in folder `root`, and return their
+    paths.
+    """
     found: list[str] = []
     for fragment in fragments:
         for file in fragment["files"]:
@@ -115,7 +119,9 @@ def _check_mark(path: str) -> None:
 
 
 def manifest_path(table: str, version: int) -> str:
-    """The file of one version of the table in folder `table`: Lance counts names down, so that the newest sorts first."""
+    """The file of one version of the table in folder `table`: Lance counts names down, so that the newest sorts
+    first.
+    """
     return os.path.join(table, "_versions", f"{2**64 - 1 - version:020}.manifest")
 
 

@@ -1,14 +1,14 @@
 """Changes to one table as uncommitted Lance transactions: the files are written, nothing is visible, nobody is fenced.
 
 * append   new rows as new fragments
-* replace  new images of existing rows: the old ones are marked deleted by address, the new fragment carries their row ids,
-           so that identity and creation version survive
+* replace  new images of existing rows: the old ones are marked deleted by address, the new fragment carries their
+           row ids, so that identity and creation version survive
 * delete   rows by address
 * exchange every fragment of the table for new ones
 
-Data files of a fork are written into the root table's `data/` and referred to through the fork's base path, so that a merge
-can adopt them without copying. `fields_for_preserving_frag_bitmap` names every field id: with fewer, indices would go on
-answering with old values.
+Data files of a fork are written into the root table's `data/` and referred to through the fork's base path, so that
+a merge can adopt them without copying. `fields_for_preserving_frag_bitmap` names every field id: with fewer, indices
+would go on answering with old values.
 """
 
 from __future__ import annotations

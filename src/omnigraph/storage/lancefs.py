@@ -1,4 +1,5 @@
-"""The few Lance calls that everything else is made of: open, commit a stamped transaction, read stamps, survive a torn newest version.
+"""The few Lance calls that everything else is made of: open, commit a stamped transaction, read stamps, survive a
+torn newest version.
 
 Opening is by version wherever a version is known. A commit is one `Transaction` on an exact base; its stamp is a
 transaction property, so that whoever looks at a version later can tell whose it is.
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lance import LanceDataset, LanceOperation, Transaction
 
 STAMP = "omnigraph"
+_MANIFEST_MARK = b"LANC"
 _MISSING = re.compile(r"not found|no such file|does not exist", re.IGNORECASE)
 
 
@@ -54,7 +56,7 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
 
 
 def open_newest(location: Location, uri: str) -> LanceDataset:
-    """Open the newest version that can be read.
+    """Open the newest version that is whole.
 
     A power loss can leave the newest version's file short. It was never acknowledged, because acknowledging syncs
     it first, so the version below it is the truth; `mend_torn` removes the debris before the next commit.
@@ -69,26 +71,39 @@ def open_newest(location: Location, uri: str) -> LanceDataset:
 
 
 def torn_versions(location: Location, uri: str) -> list[int]:
-    """Versions at the top of a local table whose files can't be read, newest first; empty elsewhere."""
+    """Versions at the top of a local table whose files are provably cut short, newest first; empty elsewhere.
+
+    Only what can be read and does not end as Lance ends a manifest counts: a read that fails says nothing about the
+    file.
+    """
     if not location.is_local:
         return []
     found: list[int] = []
     for version in sorted(_listed_versions(uri), reverse=True):
-        try:
-            open_table(location, uri, version=version)
+        if not _is_torn(durable.manifest_path(uri, version)):
             break
-        except (StorageError, TableMissing):
-            found.append(version)
+        found.append(version)
     return found
 
 
-def mend_torn(location: Location, uri: str) -> None:
-    """Move unreadable newest versions of a local table aside, so that their numbers can be used again."""
-    for version in torn_versions(location, uri):
+def _is_torn(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - len(_MANIFEST_MARK)))
+            return file.read() != _MANIFEST_MARK
+    except OSError as error:
+        raise StorageError(doing=f"reading {path}", detail=str(error)) from error
+
+
+def mend_torn(location: Location, uri: str, *, above: int) -> None:
+    """Move torn newest versions above a published one aside, so that their numbers can be used again."""
+    torn = [v for v in torn_versions(location, uri) if v > above]
+    for version in torn:
         path = durable.manifest_path(uri, version)
         os.replace(path, f"{path}.torn")
     hint = os.path.join(uri, "_versions", "latest_version_hint.json")
-    if os.path.exists(hint):
+    if torn and os.path.exists(hint):
         os.unlink(hint)
 
 

@@ -3,8 +3,8 @@
 * `head:<branch>` in the table's config is the whole state of a branch and the only thing whose change makes anything
   visible. It moves by `swap`: a real compare-and-swap of one key, about a millisecond at any depth of history.
 * Rows are what is rarely read: records of decided epochs that have left the head's `recent` list, and accepted schemas.
-  They are appended before a head relies on them, so a crash leaves at most rows that nobody refers to; readers drop duplicates
-  by `object_id`.
+  They are appended before a head relies on them, so a crash leaves at most rows that nobody refers to; readers drop
+  duplicates by `object_id`.
 * `refs` is rewritten by everything that creates or deletes a branch, so that these exclude each other.
 
 Never done here: restore, tag, overwrite, or a replacement of the whole config.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -52,6 +53,8 @@ class Manifest:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._table: LanceDataset | None = None
+        self._mended = False
+        self._heads: dict[str, tuple[str, Head]] = {}
         self._schemas: dict[str, Schema] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
 
@@ -86,14 +89,17 @@ class Manifest:
         found = self.format()
         if found > FORMAT:
             raise NewerFormat(found=found, known=FORMAT)
+        if not self._mended:
+            lancefs.mend_torn(self.location, self.location.manifest_uri, above=self.table().version)
+            self._mended = True
 
     def stable_row_ids(self) -> bool:
-        return self.table().config().get(ROW_IDS_KEY, "stable") == "stable"
+        return bool(self.table().config().get(ROW_IDS_KEY, "stable") == "stable")
 
     def heads(self) -> dict[str, Head]:
         table = self.table()
         return {
-            key.removeprefix(HEAD): Head.loads(key.removeprefix(HEAD), value, version=table.version)
+            key.removeprefix(HEAD): self._head(key.removeprefix(HEAD), value, table.version)
             for key, value in sorted(table.config().items())
             if key.startswith(HEAD)
         }
@@ -103,7 +109,13 @@ class Manifest:
         value = table.config().get(HEAD + branch)
         if value is None:
             raise BranchNotFound(branch=branch)
-        return Head.loads(branch, value, version=table.version)
+        return self._head(branch, value, table.version)
+
+    def _head(self, branch: str, value: str, version: int) -> Head:
+        known = self._heads.get(branch)
+        if known is None or known[0] != value:
+            known = self._heads[branch] = (value, Head.loads(branch, value, version=version))
+        return replace(known[1], version=version)
 
     def head_at(self, branch: str, version: int) -> Head | None:
         """What an older version of the manifest held, as long as it exists."""
@@ -207,16 +219,20 @@ class Manifest:
 
         By URI, not through the warm handle: a handle would go on from a version that has been collected.
         """
-        updates: dict[str, str | None] = {HEAD + old.branch: None if new is None else new.dumps(), **(more or {})}
-        version = self.update(updates, read_version=old.version)
-        return None if new is None else Head.loads(new.branch, new.dumps(), version=version)
+        value = None if new is None else new.dumps()
+        version = self.update({HEAD + old.branch: value, **(more or {})}, read_version=old.version)
+        if new is None or value is None:
+            self._heads.pop(old.branch, None)
+            return None
+        self._heads[old.branch] = (value, new)
+        return replace(new, version=version)
 
     def update(self, updates: Mapping[str, str | None], *, read_version: int) -> int:
         """One compare-and-swap of config keys against `read_version`; the version that holds them."""
         op = lancefs.operations()
         tx = lancefs.transaction(op.UpdateConfig(config_updates=op.UpdateMap(dict(updates))), read_version=read_version)
         try:
-            return lancefs.commit(self.location, self.location.manifest_uri, tx).version
+            return int(lancefs.commit(self.location, self.location.manifest_uri, tx).version)
         except StorageError:
             raise
         except (OSError, ValueError, RuntimeError) as error:
@@ -248,7 +264,9 @@ class Manifest:
             raise StorageError(doing="appending records to the manifest", detail=str(error)) from error
 
     def fold(self) -> None:
-        """Merge the small fragments that appended records leave behind, once there are many. Rows stay what they are."""
+        """Merge the small fragments that appended records leave behind, once there are many. Rows stay what they
+        are.
+        """
         from omnigraph.storage.fold import fold_transaction
 
         table = self.table()

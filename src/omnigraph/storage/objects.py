@@ -80,7 +80,7 @@ class ControlObjects:
             return {}
         return body if isinstance(body, dict) else {}
 
-    def list(self, folder: str = "") -> list[Entry]:
+    def entries(self, folder: str = "") -> list[Entry]:
         if self._root is not None:
             return self._list_local(folder)
         import obstore
@@ -162,4 +162,4 @@ def open_store(location: Location, folder: str) -> LocalStore | S3Store:
     names = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key"}
     names["aws_session_token"] = "session_token"
     config = {names.get(k, k): v for k, v in options.items()}
-    return S3Store(bucket, prefix=f"{prefix}/{folder}", client_options=client, **config)  # type: ignore[arg-type]
+    return S3Store(bucket, prefix=f"{prefix}/{folder}", client_options=client, **config)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -75,8 +76,9 @@ def apply_delta(pins: Mapping[str, Pin], delta: Delta) -> dict[str, Pin]:
 class Record:
     """What one decided epoch of one branch incarnation did: a graph commit, or an abort that changed nothing.
 
-    `commit` is None for an abort without effects. `delta` is what changed. `snapshot`, on some records, holds every pin, so that
-    a look into the past needs to go back no further than here; `depth` counts the commits since the last such record.
+    `commit` is None for an abort without effects. `delta` is what changed. `snapshot`, on some records, holds every
+    pin, so that a look into the past needs to go back no further than here; `depth` counts the commits since the
+    last such record.
     """
 
     branch: str
@@ -107,6 +109,11 @@ class Record:
         return datetime.fromtimestamp(self.created_at_us / 1e6, UTC)
 
     def to_json(self) -> dict[str, Any]:
+        return self._json
+
+    @cached_property
+    def _json(self) -> dict[str, Any]:
+        # A head is written with every commit of its branch, and its records do not change meanwhile.
         body: dict[str, Any] = {
             "b": self.branch,
             "i": self.incarnation,

@@ -1,8 +1,10 @@
-"""Changes of a table's columns as uncommitted transactions: rename and drop touch metadata only, an addition may fill in values.
+"""Changes of a table's columns as uncommitted transactions: rename and drop touch metadata only, an addition may
+fill in values.
 
-Lance's own calls for this commit at once and can't carry a stamp. So the new schema is made on an empty scratch table in memory
-that starts with the real table's fields and ids, and the real table gets it in one stamped transaction. A new field must
-not take an id that any data file of the table has ever used for a dropped one: the scratch table is padded up to there.
+Lance's own calls for this commit at once and can't carry a stamp. So the new schema is made on an empty scratch
+table in memory that starts with the real table's fields and ids, and the real table gets it in one stamped
+transaction. A new field must not take an id that any data file of the table has ever used for a dropped one: the
+scratch table is padded up to there.
 """
 
 from __future__ import annotations
@@ -58,9 +60,7 @@ def add_nullable(table: LanceDataset, fields: Sequence[pa.Field]) -> Transaction
     return lancefs.transaction(operation, read_version=table.version)
 
 
-def add_filled(
-    location: Location, pin: Pin, table: LanceDataset, values: dict[str, pa.Scalar]
-) -> Transaction:
+def add_filled(location: Location, pin: Pin, table: LanceDataset, values: dict[str, pa.Scalar]) -> Transaction:
     """One Merge that adds columns with the same value in every row: a new data file beside each fragment's own."""
 
     def fill(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -31,7 +31,9 @@ _HANDLES_MOST = 256
 
 
 def storage_schema(t: EntityType) -> pa.Schema:
-    """The columns as Lance stores them: properties are nullable there, because the graph's own rules are checked above."""
+    """The columns as Lance stores them: properties are nullable there, because the graph's own rules are checked
+    above.
+    """
     from lance import blob_field
 
     fields = []

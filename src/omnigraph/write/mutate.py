@@ -33,7 +33,8 @@ from omnigraph.write.reader import Reader
 from omnigraph.write.rows import rows_to_table
 from omnigraph.write.validate import cascade, validate
 
-Rows = Sequence[Mapping[str, object]] | pa.Table
+Rows = Any
+"""A sequence of mappings from names to values, or an Arrow table."""
 QUICK_ROWS_MOST = 2_000
 
 

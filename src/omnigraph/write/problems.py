@@ -51,6 +51,8 @@ class Problem:
 def described(v: Violation) -> str:
     """One violation as a line for people: where, who, what."""
     where = [f"line {v.line}"] if v.line is not None else [f"row {v.row}"] if v.row is not None else []
+    if v.source is not None:
+        where.insert(0, v.source)
     who = v.table_key if v.entity_id is None else f"{v.table_key} {shortened(repr(v.entity_id))}"
     return ", ".join([*where, who]) + f": {v.message}"
 

@@ -3,8 +3,8 @@
 * a dropped type: its table goes, unless a branch still pins a version of it
 * a dropped property: versions of the table below the lowest one that any branch pins
 
-Commits from before the drop can then no longer be read: VersionReclaimed. A crash, or a store that fails, leaves old versions
-for cleanup; nothing that a branch reads is ever touched.
+Commits from before the drop can then no longer be read: VersionReclaimed. A crash, or a store that fails, leaves old
+versions for cleanup; nothing that a branch reads is ever touched.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from omnigraph.language.schema.model import INTEGERS, NUMBERS, SCALARS
 
 MARKS = ("key", "unique", "index")
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=12)
-words = texts.filter(lambda t: bool(t.strip()))
+words = texts.map(lambda t: f"w{t}")
 unsigned = st.integers(0, 2**64 - 1) | st.floats(0, allow_infinity=False, allow_nan=False)
 literals = texts | unsigned | st.booleans()
 type_names = st.from_regex(r"[A-Z][A-Za-z0-9_]{0,4}", fullmatch=True)

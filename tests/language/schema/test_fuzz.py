@@ -21,7 +21,7 @@ from omnigraph.language.schema import (
 )
 from tests.language.schema.texts import EVERYTHING
 
-SECONDS_PER_TEST = 3.0
+SECONDS_PER_TEST = 2.0
 WORDS = r"""
     interface node edge implements enum Vector ( ) [ ] { } : -> ? , .. . = @ @key @unique @index @range @check @card
     @embed @rename_from @description @instruction @default @x String Blob Bool I32 I64 U32 U64 F32 F64 DateTime Date

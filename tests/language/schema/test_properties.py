@@ -23,7 +23,7 @@ from omnigraph.language.schema.constraints import constraint_identity
 from tests.language.schema.strategies import edits, schemas
 
 RELAXED = settings(
-    max_examples=120,
+    max_examples=50,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
@@ -77,7 +77,7 @@ def test_a_plan_leads_to_the_desired_schema_and_nothing_is_left_to_do(data: st.D
     accepted = accept(data.draw(schemas()), new_id=fresh_ids())
     try:
         desired = parse_schema(render(data.draw(edits(without_ids(accepted)))))
-    except (SchemaRuleError, KeyError):
+    except SchemaRuleError:
         # The edit broke a rule of the language (dropped an embedded source, named a type twice, …).
         assume(False)
     plan = plan_changes(accepted, desired, new_id=fresh_ids())

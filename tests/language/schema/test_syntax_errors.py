@@ -86,7 +86,7 @@ REFUSED = [
     ("node X @x(1, k=-1) {}", 1, 14, "Only the bounds of @range and the value of @default take a sign."),
     ("node X @x(18446744073709551616) {}", 1, 11, "18446744073709551616 does not fit into 64 bits."),
     (f"node X @x({'9' * 5000}) {{}}", 1, 11, f"{'9' * 40}… does not fit into 64 bits."),
-    (f"node X @x({'9' * 400}.0) {{}}", 1, 11, f"{'9' * 40}… is too large for a number."),
+    (f"node X @x({'9' * 400}.0) {{}}", 1, 11, f"{'9' * 40}….0 is too large for a number."),
     (
         'node X @x("a\\d") {}',
         1,

@@ -2,8 +2,8 @@
 
 A file is cut into blocks that end with a line feed. The lines of a block are one Arrow array over its bytes, not
 copied. Groups are found without looking at each line in Python: the first line that is left names a prefix, and all
-lines with that prefix leave together. A file written by one program has a prefix or two per type; past the limit, what
-is left goes to the judge line by line.
+lines with that prefix leave together. A file written by one program has a prefix or two per type. Lines that do not
+start with their type, and what is left past the limit, are parsed one by one to learn it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.write.envelope.typed import Prefix, prefix_of
+from omnigraph.write.envelope.typed import PREFIX_PATTERN, Prefix, prefix_of
 
 BLOCK_BYTES = 1 << 20
 GROUPS_MAX = 512
 
 _BLANK = b" \t\r\n"
+_LINE_FEED = b"\n"[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Lines with their numbers; without a prefix they are lines that only the judge can read."""
+    """Lines with their numbers, each with its line feed; without a prefix, only the judge can read them."""
 
     lines: pa.Array
     numbers: np.ndarray
@@ -73,24 +75,55 @@ def _block(text: bytes, first_line: int) -> Block:
 
 
 def groups(block: Block) -> Iterator[Group]:
+    """All lines of the block but the blank ones, in groups that are read in one way."""
     lines = _lines(block)
     numbers = np.arange(block.first_line, block.first_line + block.line_count, dtype=np.int64)
     for _ in range(GROUPS_MAX):
         if len(lines) == 0:
             return
-        first = lines[0].as_py()
-        if not first.strip(_BLANK):
-            alike = np.asarray(pc.less_equal(pc.binary_length(lines), len(first)))
-            alike = _only_blank(lines, alike)
-            prefix = None
+        prefix = prefix_of(lines[0].as_py())
+        if prefix is not None:
+            alike = np.asarray(pc.starts_with(lines, prefix.text))
         else:
-            prefix = prefix_of(first)
-            alike = np.asarray(pc.starts_with(lines, prefix.text)) if prefix is not None else _first_only(len(lines))
+            alike = ~np.asarray(pc.match_substring_regex(lines, PREFIX_PATTERN))
+            alike[0] = True
         if alike.all():
             group, lines = lines, lines.slice(0, 0)
         else:
             group, lines = lines.filter(pa.array(alike)), lines.filter(pa.array(~alike))
-        if first.strip(_BLANK):
+        if prefix is None:
+            yield from _parsed_groups(group, numbers[alike])
+        else:
             yield Group(group, numbers[alike], prefix)
         numbers = numbers[~alike]
-    yield Group(lines, numbers, None)
+    yield from _parsed_groups(lines, numbers)
+
+
+def _lines(block: Block) -> pa.Array:
+    ends = np.flatnonzero(np.frombuffer(block.text, dtype=np.uint8) == _LINE_FEED)
+    offsets = np.zeros(len(ends) + 1, dtype=np.int32)
+    offsets[1:] = ends + 1
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block.text)]
+    return pa.Array.from_buffers(pa.binary(), len(ends), buffers)
+
+
+def _parsed_groups(lines: pa.Array, numbers: np.ndarray) -> Iterator[Group]:
+    """Lines whose type does not stand in front: parsed once to learn it, nothing more; blank ones are dropped."""
+    found: dict[tuple[str, str] | None, list[int]] = {}
+    for i, line in enumerate(lines.to_pylist()):
+        if line.strip(_BLANK):
+            found.setdefault(_type_named(line), []).append(i)
+    for named, positions in found.items():
+        prefix = None if named is None else Prefix(text=b"", kind=named[0], name=named[1], comma_at=None, data_at=None)
+        yield Group(lines.take(pa.array(positions)), numbers[positions], prefix)
+
+
+def _type_named(line: bytes) -> tuple[str, str] | None:
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(value, dict) or ("type" in value) == ("edge" in value):
+        return None
+    kind = "type" if "type" in value else "edge"
+    return (kind, value[kind]) if isinstance(value[kind], str) else None

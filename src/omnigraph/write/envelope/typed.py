@@ -6,9 +6,9 @@ the judge would refuse and give no other value, but may give up at will.
 
 Why a table that comes back can be trusted:
 
-1. All lines start with one prefix, `{"type":"T","data":{` or `{"type":"T","` in some spacing, that a regular expression
-   read on the first of them. It is cut off, so that `type` can't come twice unnoticed, and in the first form the last
-   `}` of each line with it; the rest of a line is an object exactly when the line is a record of that form.
+1. Where all lines start with one prefix, `{"type":"T","data":{` or `{"type":"T","` in some spacing, it is cut off, so
+   that `type` can't come twice unnoticed, and in the first form the last `}` of each line with it; the rest of a line
+   is an object exactly when the line is a record of that form. Other lines are read whole, and must name the type.
 2. Each rest starts with `{` and ends with `}`. After a `}` inside of a value JSON continues with `,`, `]` or `}`, never
    with a line feed and `{`. So every line holds at least one whole value, and as many rows as lines means exactly one.
 3. The reader refuses unknown members, members twice, wrong kinds of values, fractions and overflow in integers, and
@@ -37,26 +37,28 @@ from omnigraph.write.problems import Problem
 from omnigraph.write.temporal import MS_MAX, MS_MIN
 from omnigraph.write.values import convert
 
-_BRACE, _RETURN, _SPACE = b"} "[0], b"\r"[0], b" "[0]
+_OPEN, _CLOSE, _RETURN, _SPACE = b"{}\r "
 _ITEMS = {"Date": pa.string(), "Blob": pa.string()}
 _LENGTH_MAX = 1 << 30
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """How the lines of a group start. `whole` ends before the first member after the type; `data_at` is where the
-    object of `data` starts, if `data` is that first member of a node."""
+    """How the lines of a group start, and of which type they are.
+
+    `comma_at` is where the comma after the type's name stands, None where the type does not come first. `data_at` is
+    where the object of `data` starts, if that follows the type of a node at once.
+    """
 
     text: bytes
     kind: str
     name: str
-    comma_at: int
+    comma_at: int | None
     data_at: int | None
 
 
-_PREFIX = re.compile(
-    rb'[ \t]*\{[ \t]*"(type|edge)"[ \t]*:[ \t]*"([^"\\\x00-\x1f]*)"[ \t]*(,)[ \t]*"(?:data"[ \t]*:[ \t]*(\{))?'
-)
+PREFIX_PATTERN = r'^[ \t]*\{[ \t]*"(type|edge)"[ \t]*:[ \t]*"([^"\\\x00-\x1f]*)"[ \t]*(,)[ \t]*"'
+_PREFIX = re.compile(PREFIX_PATTERN.encode() + rb'(?:data"[ \t]*:[ \t]*(\{))?')
 
 
 def prefix_of(line: bytes) -> Prefix | None:
@@ -81,7 +83,9 @@ class TypeReader:
         data = [pa.field("id", pa.string())] + [pa.field(p.name, _json_type(p.type)) for p in t.properties]
         ends = [] if t.kind == "node" else [pa.field("from", pa.string()), pa.field("to", pa.string())]
         self._inner = _options(pa.schema(data))
-        self._outer = _options(pa.schema([*ends, pa.field("data", pa.struct(data))]))
+        outer = [*ends, pa.field("data", pa.struct(data))]
+        self._outer = _options(pa.schema(outer))
+        self._whole = _options(pa.schema([pa.field("type" if t.kind == "node" else "edge", pa.string()), *outer]))
         self._defaults = {p.name: _default(p) for p in t.properties if p.default is not None}
         names = "|".join(re.escape(name) for name in ("id", "data", *self._defaults))
         self._null_members = f'"({names})"[ \\t]*:[ \\t]*null'
@@ -108,21 +112,30 @@ class TypeReader:
             return None
 
     def _parsed(self, lines: pa.Array, prefix: Prefix) -> pa.Table | None:
-        rests, text, ends = _rests(lines, prefix.comma_at if prefix.data_at is None else prefix.data_at)
-        last = ends - 2 - (text[ends - 2] == _RETURN)
-        if not (text[last] == _BRACE).all():
-            return None
-        if prefix.data_at is not None and (text[last - 1] == _BRACE).all():
-            text[last] = _SPACE
-            return _read(rests, self._inner)
         if prefix.data_at is not None:
-            rests, text, ends = _rests(lines, prefix.comma_at)
+            rests, text, ends = _rests(lines, prefix.data_at)
+            last = _last(text, ends)
+            if (text[last] == _CLOSE).all() and (text[last - 1] == _CLOSE).all():
+                text[last] = _SPACE
+                return _read(rests, self._inner)
+        rests, text, ends = _rests(lines, prefix.comma_at or 0)
+        if not (text[_last(text, ends)] == _CLOSE).all():
+            return None
+        if prefix.comma_at is None:
+            return self._flattened(_read(rests, self._whole))
         # The rest starts at the comma after the type's name, which becomes the brace that opens the object.
-        text[ends - np.diff(ends, prepend=0)] = b"{"[0]
-        table = _read(rests, self._outer)
+        text[ends - np.diff(ends, prepend=0)] = _OPEN
+        return self._flattened(_read(rests, self._outer))
+
+    def _flattened(self, table: pa.Table) -> pa.Table | None:
+        t = self._type
+        if table.schema.names[0] in ("type", "edge"):
+            named = pc.fill_null(pc.equal(table.column(0), t.name), False)
+            if not pc.all(named).as_py():
+                return None
         data = flat(table.column("data"))
         columns = dict(zip((f.name for f in data.type), data.flatten(), strict=True))
-        for name, column in (("from", "src"), ("to", "dst")) if self._type.kind == "edge" else ():
+        for name, column in (("from", "src"), ("to", "dst")) if t.kind == "edge" else ():
             columns[column] = flat(table.column(name))
         return pa.table(columns)
 
@@ -181,8 +194,14 @@ def _rests(lines: pa.Array, start: int) -> tuple[pa.Array, np.ndarray, np.ndarra
     return rests, np.frombuffer(text, dtype=np.uint8), ends
 
 
+def _last(text: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Where each line's last character before its line end stands."""
+    return np.asarray(ends - 2 - (text[ends - 2] == _RETURN))
+
+
 def _read(rests: pa.Array, options: pj.ParseOptions) -> pa.Table:
-    text = rests.buffers()[2]
+    _, offsets, text = rests.buffers()
+    text = text.slice(0, int(np.frombuffer(offsets, dtype=np.int32)[len(rests)]))
     # One block, read in this thread: the caller reads other blocks in other threads.
     whole = pj.ReadOptions(use_threads=False, block_size=text.size + 1)
     return pj.read_json(pa.BufferReader(text), read_options=whole, parse_options=options)

@@ -1,7 +1,7 @@
 """Export: one snapshot as NDJSON records that `load` takes back.
 
-Nodes come before edges, types by name, entities by id: the same state gives the same bytes. Every record carries its id, so that
-entities without a key and edges keep theirs. Memory: the ids of one type, and a batch of its rows.
+Nodes come before edges, types by name, entities by id: the same state gives the same bytes. Every record carries its
+id, so that entities without a key and edges keep theirs. Memory: the ids of one type, and a batch of its rows.
 """
 
 from __future__ import annotations

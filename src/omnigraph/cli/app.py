@@ -1,0 +1,197 @@
+"""Every verb with its examples, made into a typer application.
+
+typer's own use of rich is off: it costs start-up, and its boxes break lines that people want to copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from typer import Context, Typer, echo
+from typer.core import TyperCommand
+
+from omnigraph.cli import data, direct, load, local
+
+
+@dataclass(frozen=True)
+class Verb:
+    """`words` and `usage` are what the user types; `short` stands in the list of commands, `examples` end the help."""
+
+    words: str
+    usage: str
+    short: str
+    run: Callable[..., Any]
+    examples: tuple[str, ...]
+
+
+GROUPS = {
+    "schema": "Show, plan and apply schemas.",
+    "branch": "Create, list and delete branches.",
+    "commit": "List and show commits.",
+}
+
+VERBS = (
+    Verb(
+        "init",
+        "URI --schema FILE [OPTIONS]",
+        "Create a graph.",
+        direct.init,
+        (
+            "omnigraph init ./people --schema people.pg",
+            "omnigraph init s3://bucket/people --schema people.pg --row-ids address",
+        ),
+    ),
+    Verb(
+        "load",
+        "URI --data FILE... --mode MODE [OPTIONS]",
+        "Load nodes and edges from JSON lines.",
+        load.load,
+        (
+            "omnigraph load ./people --data people.jsonl --mode append",
+            "omnigraph load ./people --data 'day/*.jsonl.gz' --mode merge --on-error quarantine",
+            "omnigraph load ./people --data new.jsonl --mode merge --branch review/anna --from main",
+            "zcat dump.gz | omnigraph load s3://bucket/people --data - --mode overwrite --yes",
+        ),
+    ),
+    Verb(
+        "export",
+        "URI [OPTIONS]",
+        "Write nodes and edges as JSON lines.",
+        data.export,
+        (
+            "omnigraph export ./people > people.jsonl",
+            "omnigraph export ./people --type Person --commit 01JABC… --out person.jsonl.gz",
+        ),
+    ),
+    Verb(
+        "snapshot",
+        "URI [OPTIONS]",
+        "Show the tables of one state.",
+        data.snapshot,
+        ("omnigraph snapshot ./people", "omnigraph snapshot ./people --branch review/anna --json"),
+    ),
+    Verb(
+        "schema show",
+        "URI [OPTIONS]",
+        "Show the schema of a branch.",
+        data.schema_show,
+        ("omnigraph schema show ./people > people.pg", "omnigraph schema show ./people --branch review/anna"),
+    ),
+    Verb(
+        "schema plan",
+        "URI --schema FILE [OPTIONS]",
+        "Show what apply would do.",
+        direct.schema_plan,
+        (
+            "omnigraph schema plan ./people --schema people.pg",
+            "omnigraph schema plan ./people --schema people.pg --json",
+        ),
+    ),
+    Verb(
+        "schema apply",
+        "URI --schema FILE [OPTIONS]",
+        "Move a branch to a new schema.",
+        data.schema_apply,
+        (
+            "omnigraph schema apply ./people --schema people.pg",
+            "omnigraph schema apply ./people --schema people.pg --branch trial --as anna",
+        ),
+    ),
+    Verb(
+        "branch create",
+        "URI NAME [OPTIONS]",
+        "Create a branch.",
+        data.branch_create,
+        (
+            "omnigraph branch create ./people review/anna",
+            "omnigraph branch create review/anna --store ./people --from trial",
+        ),
+    ),
+    Verb("branch list", "URI [OPTIONS]", "List the branches.", data.branch_list, ("omnigraph branch list ./people",)),
+    Verb(
+        "branch delete",
+        "URI NAME [OPTIONS]",
+        "Delete a branch.",
+        data.branch_delete,
+        ("omnigraph branch delete ./people review/anna", "omnigraph branch delete s3://bucket/people trial --yes"),
+    ),
+    Verb(
+        "commit list",
+        "URI [OPTIONS]",
+        "List the commits of a branch.",
+        data.commit_list,
+        ("omnigraph commit list ./people --limit 10", "omnigraph commit list ./people --branch trial --json"),
+    ),
+    Verb(
+        "commit show",
+        "URI ID [OPTIONS]",
+        "Show one commit.",
+        data.commit_show,
+        ("omnigraph commit show ./people 01JABC…",),
+    ),
+    Verb("version", "[OPTIONS]", "Show the version.", local.version, ("omnigraph version", "omnigraph version --json")),
+)
+
+_SETTINGS: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
+
+
+def build() -> Typer:
+    app = _group("A typed, versioned property graph on the Lance format.", OVERVIEW)
+    groups = {"": app}
+    for verb in VERBS:
+        *outer, name = verb.words.split()
+        group = " ".join(outer)
+        if group not in groups:
+            groups[group] = _group(GROUPS[group], f"Run `omnigraph {group} COMMAND --help` for examples.")
+            app.add_typer(groups[group], name=group)
+        groups[group].command(
+            name,
+            cls=_Command,
+            short_help=verb.short,
+            options_metavar=verb.usage,
+            epilog=_examples(verb.examples),
+            context_settings=_SETTINGS,
+        )(verb.run)
+    return app
+
+
+OVERVIEW = """\b
+Start with:
+  omnigraph init ./people --schema people.pg
+  omnigraph load ./people --data people.jsonl --mode append
+  omnigraph snapshot ./people
+\b
+Every command has examples: omnigraph COMMAND --help
+Exit codes: 0 done, 1 failed, 2 wrong usage, 4 --if-commit lost, 130 stopped by Ctrl-C."""
+
+
+class _Command(TyperCommand):
+    """A command whose usage line is the one in VERBS: what is needed first, in the order in which people type it."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [self.options_metavar or ""]
+
+
+def _group(text: str, epilog: str) -> Typer:
+    group = Typer(
+        help=text,
+        epilog=epilog,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        invoke_without_command=True,
+        context_settings=_SETTINGS,
+    )
+    group.callback()(_help_alone)
+    return group
+
+
+def _help_alone(context: Context) -> None:
+    if context.invoked_subcommand is None:
+        echo(context.get_help())
+
+
+def _examples(lines: tuple[str, ...]) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

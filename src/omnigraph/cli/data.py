@@ -1,0 +1,232 @@
+"""Verbs on the data of a graph: load, export, snapshot, branches, commits, schema show and apply.
+
+Each verb resolves its target, says on stderr where it writes, calls the graph once and returns an Answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from typer import Option
+
+from omnigraph.cli.consent import require_consent
+from omnigraph.cli.inputs import read_text, written
+from omnigraph.cli.options import (
+    Actor,
+    Branch,
+    DataLoss,
+    IfCommit,
+    Json,
+    Quiet,
+    SchemaFile,
+    Store,
+    Uri,
+    Words,
+    Yes,
+)
+from omnigraph.cli.output import Answer, count, echo_target
+from omnigraph.cli.progress import Progress, size_text
+from omnigraph.cli.target import checked_actor, open_graph, resolve, resolve_with
+from omnigraph.cli.text import branches_text, commit_text, commits_text, plan_text, tables_text
+from omnigraph.errors import UsageError
+
+From = Annotated[str, Option("--from", metavar="NAME", help="The branch to start from.")]
+At = Annotated[
+    str | None, Option("--commit", metavar="ID", help="An older state: that of this commit.", show_default=False)
+]
+Limit = Annotated[
+    int | None, Option("--limit", "-n", metavar="N", min=1, help="At most so many, the newest.", show_default=False)
+]
+Types = Annotated[
+    list[str] | None,
+    Option("--type", metavar="NAME", help="Only this node or edge type; may be repeated.", show_default=False),
+]
+Out = Annotated[
+    str | None,
+    Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Write to this file, complete or not at all; packed if it ends in .gz or .zst.",
+        show_default=False,
+    ),
+]
+
+
+# ---- state -----------------------------------------------------------------------------------------------------------
+
+
+def snapshot(
+    uri: Uri = None, store: Store = None, branch: Branch = "main", commit: At = None, json: Json = False
+) -> Answer:
+    """Show the tables of one state: their versions, rows and fragments."""
+    target = resolve(uri, store)
+    with open_graph(target) as graph:
+        state = graph.snapshot(branch, commit=commit)
+        if json:
+            return Answer(state.to_json(), [], json)
+        head = f"branch {state.branch}, commit {state.commit}"
+        versions = f"manifest version {state.manifest_version}, format {state.internal_schema_version}"
+        return Answer({}, [head, versions, "", tables_text(state.tables())], json)
+
+
+def export(
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    commit: At = None,
+    types: Types = None,
+    out: Out = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> Answer | None:
+    """Write all entities as JSON lines, in a form and an order that `load` takes back.
+
+    Nodes come before edges, types by name, entities by id: the same state gives the same bytes.
+    """
+    if json and out is None:
+        raise UsageError(detail="export writes its JSON lines to stdout; with --json it also needs --out FILE.")
+    target = resolve(uri, store)
+    done = 0
+
+    def counted(lines: bytes) -> None:
+        nonlocal done
+        done += len(lines)
+        sink.write(lines)
+
+    with open_graph(target) as graph, Progress("exporting", lambda: size_text(done), quiet=quiet or out is None):
+        if out is None:
+            sink = sys.stdout.buffer
+            graph.export(counted, branch=branch, commit=commit, types=types)
+            sys.stdout.flush()
+            return None
+        echo_target("exporting to", out, quiet=quiet)
+        with written(out) as sink:
+            result = graph.export(counted, branch=branch, commit=commit, types=types)
+    document = {**result.to_json(), "out": out}
+    total = count(sum(result.rows.values()), "entity", "entities")
+    return Answer(document, [f"exported {total} of commit {result.commit} to {out}"], json)
+
+
+# ---- schema ----------------------------------------------------------------------------------------------------------
+
+
+def schema_show(uri: Uri = None, store: Store = None, branch: Branch = "main", json: Json = False) -> Answer:
+    """Show the schema of a branch, as text that `schema plan` and `schema apply` take back."""
+    target = resolve(uri, store)
+    with open_graph(target) as graph:
+        found = graph.schema(branch)
+    from omnigraph.language.schema.serial import schema_to_json
+    from omnigraph.language.schema.show import render
+
+    source = found.source or render(found)
+    if not json:
+        return Answer({}, [source], json)
+    model = {k: v for k, v in schema_to_json(found).items() if k != "source"}
+    return Answer({"branch": branch, "source": source, "schema": model}, [], json)
+
+
+def schema_apply(
+    schema: SchemaFile,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    allow_data_loss: DataLoss = False,
+    if_commit: IfCommit = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> Answer:
+    """Move one branch to a new schema, all its tables in one commit. Other branches keep theirs.
+
+    Types and properties that the new schema does not have are dropped. They stay readable at older commits, unless
+    --allow-data-loss is given.
+    """
+    target = resolve(uri, store)
+    text = read_text(schema)
+    with open_graph(target, actor=checked_actor(actor)) as graph:
+        if allow_data_loss and not target.is_local:
+            plan = graph.plan_schema(text, branch=branch, allow_data_loss=True, schema_file=schema)
+            drops = [step for step in plan.steps if step.kind.startswith("drop_")]
+            if drops:
+                effect = f"{count(len(drops), 'drop', 'drops')} of {branch}'s schema can't be undone"
+                require_consent("schema apply --allow-data-loss", effect, target, yes=yes, as_json=json)
+        echo_target("applying the schema to", target.uri, branch=branch, quiet=quiet)
+        with Progress("applying", quiet=quiet):
+            result = graph.apply_schema(
+                text, branch=branch, allow_data_loss=allow_data_loss, schema_file=schema, if_commit=if_commit
+            )
+    text_lines = plan_text(result.plan)
+    if result.commit is not None:
+        text_lines.append(f"applied to {branch}, commit {result.commit.id}")
+    return Answer(result.to_json(), text_lines, json)
+
+
+# ---- branches --------------------------------------------------------------------------------------------------------
+
+
+def branch_create(
+    words: Words = None,
+    store: Store = None,
+    from_: From = "main",
+    if_commit: IfCommit = None,
+    actor: Actor = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> Answer:
+    """Create a branch. It costs the same for any size of graph: tables are forked when the branch first writes them."""
+    target, name = resolve_with(words or [], store, name="the new branch's name")
+    with open_graph(target, actor=checked_actor(actor)) as graph:
+        echo_target("creating a branch of", target.uri, branch=name, quiet=quiet)
+        made = graph.create_branch(name, from_=from_, if_commit=if_commit)
+    document = {"branch": made.name, "from": from_, "head": made.commit, "commit": None}
+    return Answer(document, [f"created {made.name} from {from_}, at commit {made.commit}"], json)
+
+
+def branch_list(uri: Uri = None, store: Store = None, json: Json = False) -> Answer:
+    """List the branches, by name."""
+    target = resolve(uri, store)
+    with open_graph(target) as graph:
+        found = graph.branches()
+    return Answer({"branches": [b.to_json() for b in found]}, [branches_text(found)], json)
+
+
+def branch_delete(
+    words: Words = None,
+    store: Store = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> Answer:
+    """Delete a branch with everything that was written on it and not merged."""
+    target, name = resolve_with(words or [], store, name="the branch's name")
+    require_consent("branch delete", f"the branch {name} will be gone", target, yes=yes, as_json=json)
+    with open_graph(target, actor=checked_actor(actor)) as graph:
+        echo_target("deleting a branch of", target.uri, branch=name, quiet=quiet)
+        gone = graph.delete_branch(name)
+    document = {"branch": gone.name, "head": gone.commit, "deleted": True, "commit": None}
+    return Answer(document, [f"deleted {gone.name}, which was at commit {gone.commit}"], json)
+
+
+# ---- commits ---------------------------------------------------------------------------------------------------------
+
+
+def commit_list(
+    uri: Uri = None, store: Store = None, branch: Branch = "main", limit: Limit = None, json: Json = False
+) -> Answer:
+    """List the commits that a branch's state is made of, newest first."""
+    target = resolve(uri, store)
+    with open_graph(target) as graph:
+        found = graph.commits(branch, limit=limit)
+    return Answer({"commits": [c.to_json() for c in found]}, [commits_text(found)], json)
+
+
+def commit_show(words: Words = None, store: Store = None, json: Json = False) -> Answer:
+    """Show one commit: who made it, when, how, and which tables it moved."""
+    target, commit_id = resolve_with(words or [], store, name="the commit's id")
+    with open_graph(target) as graph:
+        found = graph.commit(commit_id)
+    return Answer({"commit": found.to_json()}, commit_text(found), json)
