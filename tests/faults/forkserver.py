@@ -16,6 +16,7 @@ process was killed before it could say anything. `status` is an exit code; a neg
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import json
 import os
@@ -162,6 +163,8 @@ def _serve() -> None:
     assert localdisk.NUMBERS  # imported here, once, for all children
     jobs.import_everything()
     warnings.filterwarnings("ignore", message="lance is not fork-safe")
+    gc.collect()
+    gc.freeze()  # a child's collector must not touch, and so copy, the pages that it shares with us
     replies = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not end up between the messages
     selector = selectors.DefaultSelector()

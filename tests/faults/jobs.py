@@ -24,7 +24,21 @@ from tests.faults.s3server import REGION
 from tests.faults.scenes import Place
 
 JOBS: dict[str, Callable[..., Any]] = {}
-PRELOADED = ("errors", "language", "storage", "commit", "write", "branch", "graph")
+PRELOADED = (
+    "errors",
+    "language",
+    "storage",
+    "commit",
+    "write",
+    "branch",
+    "create",
+    "graph",
+    "history",
+    "results",
+    "snapshot",
+    "transaction",
+    "pipeline",
+)
 RECOVERY_ACTOR = "omnigraph:recovery"
 State = dict[str, dict[str, Any]]
 

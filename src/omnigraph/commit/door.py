@@ -330,6 +330,8 @@ class _Run:
         """The newest view of the branch, with leftovers above the pins of the tables to be written restored over."""
         door = self.door
         view = door._view_of(self.request.branch, self.restored)
+        if view.head.epoch >= self.ticket.epoch or view.head.incarnation != self.ticket.incarnation:
+            raise effect.Zombie(f"epoch {self.ticket.epoch} is decided")
         for table in prepared.tables if prepared else ():
             if table in view.pins:
                 pin = effect.heal(view, table, self.ticket, attempt=self.attempts, observe=door.observe)

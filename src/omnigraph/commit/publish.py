@@ -107,6 +107,8 @@ def _record(
 
 def publish(manifest: Manifest, head: Head, record: Record) -> Head:
     """Move the head over this record. SwapLost if somebody else decided, or nobody knows."""
+    if record.epoch != head.epoch + 1:
+        raise SwapLost(f"epoch {record.epoch} does not follow {head.epoch}")
     recent = (*head.recent, record)
     if len(recent) > RECENT_MOST:
         manifest.append_records(head.recent)

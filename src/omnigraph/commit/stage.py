@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +17,7 @@ from omnigraph.errors import UnknownType
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage import edit
 from omnigraph.storage import table as tables_of
-from omnigraph.storage.fold import FOLD_AT, fold_transaction, small_fragments
+from omnigraph.storage.fold import FOLD_AT, fold_work, small_fragments
 from omnigraph.storage.records import Head, Pin
 from omnigraph.storage.table import Tables
 
@@ -152,11 +152,11 @@ def work_on(view: View, t: EntityType) -> tuple[Pin, LanceDataset, edit.Editor]:
     return pin, handle, edit.Editor(view.tables.location, pin, handle, t)
 
 
-def fold_step(view: View, handle: LanceDataset, *, touched: set[int], added: int) -> Transaction | None:
+def fold_step(view: View, handle: LanceDataset, *, touched: Set[int]) -> Callable[[LanceDataset], Transaction] | None:
     """A Rewrite of the small fragments that earlier writes left, once they have piled up.
 
     It leaves out the fragments that the operation itself touches, so that it commutes with the operation's own steps.
     """
     if len(small_fragments(handle)) - len(touched) < FOLD_AT:
         return None
-    return fold_transaction(view.tables.location, handle, leave=touched, first_id_gap=added)
+    return fold_work(view.tables.location, handle, leave=touched)

@@ -2,7 +2,7 @@
 
 1. choose   fragments with few rows that no index covers (covered and uncovered ones must not mix in a rewrite)
 2. execute  Lance's own compaction task writes the merged file
-3. number   the new fragments get explicit ids above every live one, so that indices over other fragments stay valid
+3. number   the new fragments get explicit ids above every one that was ever used, so that no index can mistake them
 4. return   the Rewrite as an uncommitted transaction; the door commits it with its stamp
 
 Keeps: every row, its stable row id and its values. A crash leaves a file that nobody refers to.
@@ -11,7 +11,7 @@ Keeps: every row, its stable row id and its values. A crash leaves a file that n
 from __future__ import annotations
 
 import json
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.storage import durable, lancefs
@@ -44,42 +44,46 @@ def _covered(table: LanceDataset) -> set[int]:
     return found
 
 
-def fold_transaction(
-    location: Location, table: LanceDataset, *, leave: Set[int] = frozenset(), first_id_gap: int = 0
-) -> Transaction | None:
-    """The Rewrite that merges the table's small fragments except `leave`; None if there is nothing to merge.
+def fold_work(
+    location: Location, table: LanceDataset, *, leave: Set[int] = frozenset()
+) -> Callable[[LanceDataset], Transaction] | None:
+    """Merge the table's small fragments except `leave`: writes the files, and returns what numbers and commits them.
 
-    `first_id_gap` keeps as many ids free above the live ones as steps committed before this one will take.
+    The numbering comes last, on a version whose newest fragment was just added: only there is the highest live id also
+    the highest that was ever used. None if there is nothing to merge.
     """
-    from lance.fragment import FragmentMetadata
     from lance.optimize import Compaction
 
     small = set(small_fragments(table)) - leave
-    live = [f.fragment_id for f in table.get_fragments()]
     options: dict[str, Any] = {
-        "excluded_fragment_ids": [i for i in live if i not in small],
+        "excluded_fragment_ids": [f.fragment_id for f in table.get_fragments() if f.fragment_id not in small],
         "materialize_deletions_threshold": 0.0,
         "target_rows_per_fragment": 4 * SMALL_ROWS,
         "num_threads": 1,
     }
     plan = Compaction.plan(table, options)
-    next_id = max(live, default=0) + first_id_gap + 1
+    results = [json.loads(task.execute(table).json()) for task in plan.tasks]
+    if not results:
+        return None
+    if location.is_local:
+        written = [fragment for result in results for fragment in result["new_fragments"]]
+        durable.sync_files(durable.new_files(table.uri, written))
+    return lambda newest: _numbered(newest, results)
+
+
+def _numbered(newest: LanceDataset, results: list[dict[str, Any]]) -> Transaction:
+    from lance.fragment import FragmentMetadata
+
     op = lancefs.operations()
+    next_id = max(f.fragment_id for f in newest.get_fragments()) + 1
     groups = []
-    written: list[dict[str, Any]] = []
-    for task in plan.tasks:
-        result = json.loads(task.execute(table).json())
+    for result in results:
         for fragment in result["new_fragments"]:
             fragment["id"] = next_id
             next_id += 1
-        written += result["new_fragments"]
         old, new = (
             [FragmentMetadata.from_json(json.dumps(f)) for f in result[side]]
             for side in ("original_fragments", "new_fragments")
         )
         groups.append(op.RewriteGroup(old, new))
-    if not groups:
-        return None
-    if location.is_local:
-        durable.sync_files(durable.new_files(table.uri, written))
-    return lancefs.transaction(op.Rewrite(groups, []), read_version=table.version)
+    return lancefs.transaction(op.Rewrite(groups, []), read_version=newest.version)

@@ -267,16 +267,16 @@ class Manifest:
         """Merge the small fragments that appended records leave behind, once there are many. Rows stay what they
         are.
         """
-        from omnigraph.storage.fold import fold_transaction
+        from omnigraph.storage.fold import fold_work
 
         table = self.table()
         if len(table.get_fragments()) <= FRAGMENTS_MOST:
             return
-        tx = fold_transaction(self.location, table)
-        if tx is None:
+        work = fold_work(self.location, table)
+        if work is None:
             return
         try:
-            lancefs.commit(self.location, self.location.manifest_uri, tx)
+            lancefs.commit(self.location, self.location.manifest_uri, work(table))
         except (OSError, ValueError, RuntimeError):
             return  # a writer of another branch folds at the same moment: its result is as good
 

@@ -10,7 +10,7 @@ scratch table is padded up to there.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -46,8 +46,7 @@ def add_nullable(table: LanceDataset, fields: Sequence[pa.Field]) -> Transaction
     """One Merge that adds columns which read as null everywhere; no data file is touched."""
 
     def change(scratch: Any) -> None:
-        floor = max((i for f in table.get_fragments() for d in f.metadata.files for i in d.fields), default=-1)
-        pads = [f"__pad_{i}" for i in range(max(0, floor - max(_ids(scratch.lance_schema))))]
+        pads = [f"__pad_{i}" for i in range(max(0, table.max_field_id - scratch.max_field_id))]
         if pads:
             scratch.add_columns([pa.field(name, pa.int8()) for name in pads])
         scratch.add_columns(list(fields))
@@ -83,11 +82,3 @@ def _scratch(table: LanceDataset, change: Callable[[Any], None]) -> Any:
     scratch = lancefs.commit(_MEMORY, uri, create)
     change(scratch)
     return scratch.lance_schema
-
-
-def _ids(schema: Any) -> Iterator[int]:
-    pending = list(schema.fields())
-    while pending:
-        field = pending.pop()
-        yield field.id()
-        pending.extend(field.children())

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.commit.stage import TableWork, View, fold_step, work_on
+from omnigraph.storage.table import result_schema
 from omnigraph.write.delta import TypeDelta, flat
 
 
@@ -78,7 +79,9 @@ def _exchange(view: View, delta: TypeDelta) -> tuple[TableWork | None, int]:
 
 def _change(view: View, delta: TypeDelta) -> tuple[TableWork | None, tuple[int, int, int]]:
     t = delta.type
-    known = view.find(t, "id", pa.concat_arrays([delta.ids, delta.deleted.cast(pa.string())]), ["id"])
+    known = result_schema(t, ["id"]).empty_table()
+    if view.count(t):
+        known = view.find(t, "id", pa.concat_arrays([delta.ids, delta.deleted.cast(pa.string())]), ["id"])
     position = pc.index_in(delta.ids, value_set=flat(known["id"]))
     is_new = pc.is_null(position)
     fresh = delta.rows.filter(is_new)
@@ -100,12 +103,6 @@ def _change(view: View, delta: TypeDelta) -> tuple[TableWork | None, tuple[int, 
             steps.append(editor.replace(old, row_ids=flat(matched["_rowid"]), addresses=addresses))
         else:
             steps.append(editor.delete(addresses))
-    fold = fold_step(view, handle, touched=touched, added=_fragments(delta.rows.num_rows))
-    if fold is not None:
-        steps.append(fold)
-    return TableWork(pin=pin, source=view.pins[t.id], steps=tuple(steps), handle=handle), counts
-
-
-def _fragments(rows: int) -> int:
-    """No fewer ids than the steps before a fold can take."""
-    return rows // 1000 + 16
+    fold = fold_step(view, handle, touched=touched) if delta.rows.num_rows else None
+    later = () if fold is None else (fold,)
+    return TableWork(pin=pin, source=view.pins[t.id], steps=tuple(steps), later=later, handle=handle), counts

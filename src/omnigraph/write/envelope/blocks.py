@@ -27,57 +27,64 @@ _LINE_FEED = b"\n"[0]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """`text` ends with a line feed. `first_line` counts from 1."""
+    """Whole lines, each with its line feed. `number` is larger than that of all lines of the blocks before it, if a
+    block places its lines from it on; how many lines came before is not known until those blocks are read."""
 
     text: bytes
-    first_line: int
-    line_count: int
+    number: int
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Lines with their numbers, each with its line feed; without a prefix, only the judge can read them."""
+    """Lines with their places in the block, each with its line feed; without a prefix, only the judge can read them."""
 
     lines: pa.Array
-    numbers: np.ndarray
+    places: np.ndarray
     prefix: Prefix | None
 
 
 def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Cut any chunks of a file anew, at line feeds. A last line without one gets it."""
-    line = 1
-    parts: list[bytes] = []
+    """Cut any chunks of a file anew, at line feeds. A last line without one gets it.
+
+    A block has at most `block_bytes` bytes or is one line, so it has at most that many lines.
+    """
+    number = 0
+    parts: list[bytes | memoryview] = []
     size = 0
-    for chunk in chunks:
-        parts.append(bytes(chunk))
-        size += len(chunk)
-        if size < block_bytes or b"\n" not in chunk:
+    for piece in _pieces(chunks, block_bytes):
+        stop = bytes(piece).rfind(b"\n") + 1 if size + len(piece) >= block_bytes else 0
+        if stop == 0:
+            parts.append(piece)
+            size += len(piece)
             continue
-        text = b"".join(parts)
-        start = 0
-        while len(text) - start >= block_bytes:
-            stop = text.rfind(b"\n", start, start + block_bytes) + 1 or text.find(b"\n", start + block_bytes) + 1
-            if stop == 0:
-                break
-            block = _block(text[start:stop] if stop - start < len(text) else text, line)
-            yield block
-            line += block.line_count
-            start = stop
-        parts = [text[start:]]
-        size = len(parts[0])
+        yield Block(b"".join([*parts, piece[:stop]]), number)
+        number += size + stop
+        parts = [piece[stop:]]
+        size = len(piece) - stop
     rest = b"".join(parts)
     if rest:
-        yield _block(rest if rest.endswith(b"\n") else rest + b"\n", line)
+        yield Block(rest if rest.endswith(b"\n") else rest + b"\n", number)
 
 
-def _block(text: bytes, first_line: int) -> Block:
-    return Block(text, first_line, text.count(b"\n"))
+def _pieces(chunks: Iterable[bytes], size_max: int) -> Iterator[memoryview]:
+    for chunk in chunks:
+        view = memoryview(chunk).cast("B")
+        for start in range(0, len(view), size_max):
+            yield view[start : start + size_max]
 
 
-def groups(block: Block) -> Iterator[Group]:
-    """All lines of the block but the blank ones, in groups that are read in one way."""
-    lines = _lines(block)
-    numbers = np.arange(block.first_line, block.first_line + block.line_count, dtype=np.int64)
+def lines_of(block: Block) -> pa.Array:
+    """The lines as one array over the block's bytes."""
+    ends = np.flatnonzero(np.frombuffer(block.text, dtype=np.uint8) == _LINE_FEED)
+    offsets = np.zeros(len(ends) + 1, dtype=np.int32)
+    offsets[1:] = ends + 1
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block.text)]
+    return pa.Array.from_buffers(pa.binary(), len(ends), buffers)
+
+
+def groups(lines: pa.Array) -> Iterator[Group]:
+    """All lines of a block but the blank ones, in groups that are read in one way."""
+    places = np.arange(len(lines), dtype=np.int64)
     for _ in range(GROUPS_MAX):
         if len(lines) == 0:
             return
@@ -92,22 +99,14 @@ def groups(block: Block) -> Iterator[Group]:
         else:
             group, lines = lines.filter(pa.array(alike)), lines.filter(pa.array(~alike))
         if prefix is None:
-            yield from _parsed_groups(group, numbers[alike])
+            yield from _parsed_groups(group, places[alike])
         else:
-            yield Group(group, numbers[alike], prefix)
-        numbers = numbers[~alike]
-    yield from _parsed_groups(lines, numbers)
+            yield Group(group, places[alike], prefix)
+        places = places[~alike]
+    yield from _parsed_groups(lines, places)
 
 
-def _lines(block: Block) -> pa.Array:
-    ends = np.flatnonzero(np.frombuffer(block.text, dtype=np.uint8) == _LINE_FEED)
-    offsets = np.zeros(len(ends) + 1, dtype=np.int32)
-    offsets[1:] = ends + 1
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block.text)]
-    return pa.Array.from_buffers(pa.binary(), len(ends), buffers)
-
-
-def _parsed_groups(lines: pa.Array, numbers: np.ndarray) -> Iterator[Group]:
+def _parsed_groups(lines: pa.Array, places: np.ndarray) -> Iterator[Group]:
     """Lines whose type does not stand in front: parsed once to learn it, nothing more; blank ones are dropped."""
     found: dict[tuple[str, str] | None, list[int]] = {}
     for i, line in enumerate(lines.to_pylist()):
@@ -115,7 +114,7 @@ def _parsed_groups(lines: pa.Array, numbers: np.ndarray) -> Iterator[Group]:
             found.setdefault(_type_named(line), []).append(i)
     for named, positions in found.items():
         prefix = None if named is None else Prefix(text=b"", kind=named[0], name=named[1], comma_at=None, data_at=None)
-        yield Group(lines.take(pa.array(positions)), numbers[positions], prefix)
+        yield Group(lines.take(pa.array(positions)), places[positions], prefix)
 
 
 def _type_named(line: bytes) -> tuple[str, str] | None:
