@@ -23,7 +23,7 @@ from omnigraph.commit.ticket import Ticket, Tickets
 from omnigraph.errors import UncoveredDrift
 from omnigraph.storage import lancefs
 from omnigraph.storage.manifest import Manifest, SwapLost
-from omnigraph.storage.records import RECOVERY_ACTOR, Pin, Record
+from omnigraph.storage.records import RECOVERY_ACTOR, Head, Pin, Record
 
 
 def settle(
@@ -46,16 +46,18 @@ def settle(
         return manifest.outcome(ticket.incarnation, ticket.epoch)
     try:
         for plan in tickets.plans(ticket) if may_forward else ():
-            if _usable(plan) and landed(view.tables, plan, ticket) and _schema_is_there(manifest, plan):
+            if _usable(plan, head) and landed(view.tables, plan, ticket) and _schema_is_there(manifest, plan):
                 return _forward(manifest, view, ticket, plan, observe=observe)
         return _back(manifest, view, ticket, observe=observe, reason=reason)
     except (SwapLost, EffectMissed, Zombie):
         return None
 
 
-def _usable(plan: dict[str, Any]) -> bool:
-    """A plan that a crash or a stranger left unreadable is no plan."""
-    return isinstance(plan.get("tables"), dict) and isinstance(plan.get("record"), dict) and "attempt" in plan
+def _usable(plan: dict[str, Any], head: Head) -> bool:
+    """A plan that a crash or a stranger left unreadable is no plan; nor is one that was made for another head."""
+    if not isinstance(plan.get("tables"), dict) or not isinstance(plan.get("record"), dict) or "attempt" not in plan:
+        return False
+    return bool(plan["record"].get("p") == head.commit and plan["record"].get("e") == head.epoch + 1)
 
 
 def _schema_is_there(manifest: Manifest, plan: dict[str, Any]) -> bool:

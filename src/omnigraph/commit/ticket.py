@@ -16,6 +16,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,7 +164,8 @@ class Tickets:
             epoch = epoch_of(entry.name)
             folder = entry.name.partition("/")[0]
             if epoch is not None and (folder not in epochs or epoch <= epochs[folder]):
-                self.objects.delete([entry.name])
+                with suppress(StorageError):  # what can't be deleted now is left for the next sweep
+                    self.objects.delete([entry.name])
         for folder in {e.name.partition("/")[0] for e in entries}:
             self.objects.forget_folder(folder)
 

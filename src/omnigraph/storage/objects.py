@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -114,14 +115,15 @@ class ControlObjects:
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete what is there; what is gone already is fine."""
-        import obstore
-
         for name in names:
-            with _reported(f"deleting {RECOVERY}/{name}"):
-                try:
+            with _reported(f"deleting {RECOVERY}/{name}"), suppress(FileNotFoundError):
+                if self._root is not None:
+                    # The store refuses the names of its own half-written files, which a crash leaves behind.
+                    os.unlink(os.path.join(self._root, name))
+                else:
+                    import obstore
+
                     obstore.delete(self._store, name)
-                except FileNotFoundError:
-                    continue
 
     def forget_folder(self, folder: str) -> None:
         """Remove an empty local folder, so that a graph at rest has nothing under `__recovery`."""
