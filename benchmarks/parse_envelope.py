@@ -28,8 +28,8 @@ from omnigraph.write.envelope import chunks_of, parse
 from omnigraph.write.load import prepare_load
 
 SCHEMA = """
-node Person { name: String @key  age: I32?  score: F64  city: enum(bern, oslo, rome)  active: Bool  @range(age, 0..150) }
-node Company { slug: String @key  employees: I64  founded: Date  note: String? }
+node Person { name: String @key  age: I32?  score: F64  city: enum(bern, oslo, rome)  active: Bool  @range(age,
+0..150) } node Company { slug: String @key  employees: I64  founded: Date  note: String? }
 edge Knows: Person -> Person @card(0..1000) { since: DateTime  weight: F64 }
 """
 
@@ -120,8 +120,8 @@ def main() -> None:
     limit = statistics.median(limits)
     print(
         f"time against orjson alone, medians: parse {statistics.median(parses) / limit:.2f}×, "
-        f"parse and validate {statistics.median(totals) / limit:.2f}× (first round {totals[0] / limits[0]:.2f}×); bar 1.5×"
-    )
+        f"parse and validate {statistics.median(totals) / limit:.2f}× (first round {totals[0] / limits[0]:.2f}×); bar
+    1.5×" )
 
 
 if __name__ == "__main__":

@@ -69,7 +69,6 @@ def init_graph(
         incarnation=incarnation,
         schema=schema_id,
         pins=pins,
-        recent=(record,),
     )
-    publish_manifest(location, head=head, schema=schema, stable_row_ids=row_ids == "stable")
+    publish_manifest(location, head=head, record=record, schema=schema, stable_row_ids=row_ids == "stable")
     return graph

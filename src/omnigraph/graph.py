@@ -8,9 +8,9 @@ handle may be shared by threads; they take turns. Any number of processes may ho
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omnigraph.language.schema.plan import SchemaPlan
+    from omnigraph.pipeline.sources import Source
     from omnigraph.transaction import Transaction
     from omnigraph.write.mutate import Rows, Statement
 
@@ -157,7 +158,7 @@ class Graph:
 
     def load(
         self,
-        source: Address | IO[bytes] | Iterable[bytes] | Sequence[Address],
+        source: Source | Sequence[Source],
         *,
         mode: Literal["append", "merge", "overwrite"],
         branch: str = MAIN,

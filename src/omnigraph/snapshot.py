@@ -49,10 +49,13 @@ class Snapshot:
     def tables(self) -> list[TableInfo]:
         """Every table, nodes before edges, by name."""
         found = []
-        for t in sorted(self.schema.types(), key=lambda t: (t.kind != "node", t.name)):
-            pin = self.view.pins[t.id]
-            table = self.view.open(t)
-            found.append(TableInfo(t.key, pin.version, table.count_rows(), len(table.get_fragments()), pin.path))
+        for type_id, key in sorted(self.view.table_keys.items(), key=lambda item: (item[1][0] != "n", item[1])):
+            pin = self.view.pins[type_id]
+            if pin.rows is None or pin.fragments is None:
+                pin = self.view.tables.measured(pin)
+            assert pin.rows is not None
+            assert pin.fragments is not None
+            found.append(TableInfo(key, pin.version, pin.rows, pin.fragments, pin.path))
         return found
 
     def count(self, type_name: str) -> int:

@@ -137,7 +137,7 @@ def _judge_states(found: Judgement, expected: Expectation, evidence: Evidence) -
     final = reached
     if frozen and acknowledged:
         final = "new"
-    elif frozen and reached == "new":
+    elif frozen and reached == "new" and expected.old:
         found.require(
             evidence.victim.acknowledged,
             f"published by the recoverer, and its owner was told: {_said(evidence.victim)}",

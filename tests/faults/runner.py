@@ -55,6 +55,7 @@ class Result:
     case: Case
     struck: str
     judgement: Judgement
+    took_s: float = 0.0
 
 
 @dataclass
@@ -72,6 +73,10 @@ class Report:
             lines.append(f"  {result.case.replay}   # struck {struck}")
             lines += [f"      {problem}" for problem in result.judgement.problems]
         return "\n".join(lines)
+
+    def slowest(self) -> str:
+        slow = max(self.results, key=lambda result: result.took_s, default=None)
+        return f"slowest {slow.took_s:.1f} s ({slow.case.fault} at {slow.case.k})" if slow else ""
 
     def outcomes(self) -> str:
         counts = collections.Counter(result.judgement.outcome or "?" for result in self.results)
@@ -118,8 +123,9 @@ def fast_cases(bench: Bench, verb: Verb, *, seed: int, count: int) -> list[Case]
 
 def run_case(bench: Bench, case: Case) -> Result:
     stage = bench.stage(by_name(case.verb))
+    started = time.monotonic()
     evidence = bench.strike(stage, case.fault, case.k, case.seed)  # type: ignore[arg-type]
-    return Result(case, evidence.struck, judge(stage.expected, evidence))
+    return Result(case, evidence.struck, judge(stage.expected, evidence), time.monotonic() - started)
 
 
 def run_cases(bench: Bench, cases: Iterable[Case], *, at_once: int = JOBS_AT_ONCE) -> Report:
@@ -142,11 +148,16 @@ def torture(bench: Bench, verbs: Iterable[Verb], cases: Callable[[Verb], list[Ca
     whole = Report()
     for verb in verbs:
         started = time.monotonic()
-        wanted = cases(verb)
-        report = run_cases(bench, wanted)
+        try:
+            report = run_cases(bench, cases(verb))
+        except AssertionError as problem:  # the undisturbed verb already fails: a violation of its own
+            unstruck = Case(bench.store, verb.name, "none", 0, 0)
+            whole.results.append(Result(unstruck, "", Judgement("unusable", [str(problem)])))
+            print(f"{bench.store} {verb.name}: {problem}", flush=True)
+            continue
         took_s = time.monotonic() - started
         requests = len(bench.stage(verb).requests)
-        print(f"{bench.store} {verb.name}: {requests} requests, {took_s:.0f} s, {report.outcomes()}", flush=True)
+        print(f"{bench.store} {verb.name}: {requests} requests, {took_s:.0f} s, {report.slowest()}, {report.outcomes()}", flush=True)
         print(report.text(), flush=True)
         whole.results += report.results
     return whole

@@ -1,15 +1,17 @@
 """The command line. `main` is the entry, `app` the table of verbs; one module per plane holds what the verbs do.
 
     main      arguments in, exit code out: runs the verb, prints its answer or its failure
-    app       every verb with its plane and its examples, made into a typer application
+    app       every verb with its usage and its examples, made into a typer application
     planes    which flags a plane has; what to say about a flag of another plane
-    data      verbs on a graph: load, export, snapshot, branch, commit, schema show and apply
+    data      verbs on a graph: export, snapshot, branch, commit, schema show and apply
+    load      one of them, large enough for a module
     direct    verbs on storage itself: init, schema plan
     local     verbs that touch no graph: version
     target    addressing: from a URI or --store to the graph
-    inputs    the files of a load as one stream; reading and writing of other files
+    files     reading and writing of files beside the graph
     consent   asking before something on a remote target is destroyed
     output    answers as JSON or as text, the echo of targets
+    text      results as lines and tables for people
     progress  one line on a terminal while something takes longer than two seconds
     failure   exceptions as condition, message, remedy and exit code
 

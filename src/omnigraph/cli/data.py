@@ -11,7 +11,7 @@ from typing import Annotated
 from typer import Option
 
 from omnigraph.cli.consent import require_consent
-from omnigraph.cli.inputs import read_text, written
+from omnigraph.cli.files import read_text, written
 from omnigraph.cli.options import (
     Actor,
     Branch,
@@ -36,7 +36,7 @@ At = Annotated[
     str | None, Option("--commit", metavar="ID", help="An older state: that of this commit.", show_default=False)
 ]
 Limit = Annotated[
-    int | None, Option("--limit", "-n", metavar="N", min=1, help="At most so many, the newest.", show_default=False)
+    int | None, Option("--limit", "-n", metavar="N", help="At most so many, the newest.", show_default=False)
 ]
 Types = Annotated[
     list[str] | None,
@@ -218,6 +218,8 @@ def commit_list(
     uri: Uri = None, store: Store = None, branch: Branch = "main", limit: Limit = None, json: Json = False
 ) -> Answer:
     """List the commits that a branch's state is made of, newest first."""
+    if limit is not None and limit < 1:
+        raise UsageError(detail=f"--limit is a number from 1 up, not {limit}.")
     target = resolve(uri, store)
     with open_graph(target) as graph:
         found = graph.commits(branch, limit=limit)

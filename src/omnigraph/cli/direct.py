@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from typer import Option
 
-from omnigraph.cli.inputs import read_text
+from omnigraph.cli.files import read_text
 from omnigraph.cli.options import Branch, DataLoss, Json, Quiet, SchemaFile, Store, Uri
 from omnigraph.cli.output import Answer, count, echo_target
 from omnigraph.cli.progress import Progress

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.errors import OmnigraphError, UsageError
+from omnigraph.errors import OmnigraphError, StorageError, UsageError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -45,9 +44,10 @@ def describe(error: BaseException) -> Failure:
             "A write that was under way has happened as a whole or not at all; `omnigraph commit list` shows which.",
             EXIT_INTERRUPTED,
         )
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-        reason = error.strerror or str(error)
-        return Failure("storage_failed", f"something could not be written: {reason}.", "Free space, then repeat.")
+    if isinstance(error, OSError):
+        # The world's doing and not a bug: stdout on a full disk, above all.
+        known = StorageError(doing="reading or writing", detail=error.strerror or str(error))
+        return Failure(known.condition, known.message, known.remedy)
     return Failure(
         "internal_error",
         f"internal error: {type(error).__name__}: {str(error).strip() or 'no details'}",

@@ -1,30 +1,36 @@
 """The verb load: NDJSON records of nodes and edges into one branch, in one commit.
 
-1. look      at all input files, the branch and the options; wrong ones cost nothing
+1. look      at the options and at the names of all input files; wrong ones cost nothing
 2. ask       if existing data on a remote target is to be replaced
-3. load      all files as one stream; a line that is wrong is named by its file and its number in that file
+3. load      all files as one stream
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from typer import Option
 
 from omnigraph.cli.consent import require_consent
-from omnigraph.cli.inputs import STDIN, Inputs, expand
+from omnigraph.cli.files import STDIN
 from omnigraph.cli.options import Actor, Branch, IfCommit, Json, Quiet, Store, Words, Yes
 from omnigraph.cli.output import Answer, echo_target
 from omnigraph.cli.progress import Progress, size_text
 from omnigraph.cli.target import Target, checked_actor, open_graph, resolve
 from omnigraph.cli.text import load_text
-from omnigraph.errors import ConstraintViolation, FileUnwritable, InputError, RecordError, UsageError, Violation
+from omnigraph.errors import UsageError
 
 Data = Annotated[
     list[str],
-    Option("--data", "-d", metavar="FILE", help="NDJSON, also .gz and .zst; a pattern; - is stdin. May be repeated."),
+    Option(
+        "--data",
+        "-d",
+        metavar="FILE",
+        help="NDJSON, also .gz and .zst; a pattern; a folder; - is stdin. May be repeated.",
+    ),
 ]
 Mode = Annotated[
     Literal["append", "merge", "overwrite"],
@@ -52,7 +58,8 @@ Quarantine = Annotated[
     ),
 ]
 Engine = Annotated[
-    Literal["auto", "local", "spark"], Option("--engine", help="Where it runs; auto and local are this process.")
+    Literal["auto", "local", "spark"],
+    Option("--engine", help="Where it runs. auto and local: in this process; spark is not available in this version."),
 ]
 
 
@@ -78,26 +85,24 @@ def load(
     """
     target, more = _target_and_files(words or [], store)
     _check_options(branch=branch, from_=from_, on_error=on_error, quarantine=quarantine, engine=engine)
-    inputs = Inputs(expand([*data, *more]))
-    aside = _quarantine_file(inputs, quarantine) if on_error == "quarantine" else None
+    files = _found([*data, *more])
+    if on_error == "quarantine" and quarantine is None and STDIN in files:
+        quarantine = "stdin.rejected.jsonl"
     if mode == "overwrite":
         effect = f"entities of the types in the input will be replaced on branch {branch}"
         require_consent("load --mode overwrite", effect, target, yes=yes, as_json=json)
     with open_graph(target, actor=checked_actor(actor)) as graph:
         echo_target("loading into", target.uri, branch=branch, quiet=quiet)
-        with Progress("loading", lambda: _how_far(inputs), quiet=quiet):
-            try:
-                result = graph.load(
-                    iter(inputs),
-                    mode=mode,
-                    branch=branch,
-                    from_branch=from_,
-                    on_error=on_error,
-                    quarantine=aside,
-                    if_commit=if_commit,
-                )
-            except (RecordError, ConstraintViolation) as error:
-                raise _with_files(error, inputs) from error
+        with Progress(f"loading {_size_text(files)}", quiet=quiet):
+            result = graph.load(
+                [_source(name) for name in files],
+                mode=mode,
+                branch=branch,
+                from_branch=from_,
+                on_error=on_error,
+                quarantine=quarantine,
+                if_commit=if_commit,
+            )
     return Answer(result.to_json(), load_text(result), json)
 
 
@@ -123,43 +128,25 @@ def _check_options(*, branch: str, from_: str | None, on_error: str, quarantine:
         raise UsageError(detail="--quarantine names where wrong lines go; it needs --on-error quarantine.")
 
 
-def _quarantine_file(inputs: Inputs, given: str | None) -> str:
-    first = inputs.files[0]
-    path = given if given is not None else f"{'stdin' if first == STDIN else first}.rejected.jsonl"
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise FileUnwritable(path=path, detail=f"there is no folder {folder}.")
-    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise FileUnwritable(path=path, detail="it is a folder." if os.path.isdir(path) else "permission denied.")
-    return path
+def _found(names: Sequence[str]) -> list[str]:
+    """The files that the names mean, patterns and folders expanded; UsageError if there are none."""
+    from omnigraph.pipeline.sources import lines_of
+
+    files: list[str] = []
+    for name in names:
+        if name != STDIN and "://" in name and not os.path.exists(name):
+            raise UsageError(detail=f"input is read from local files and stdin in this version, not from {name}.")
+        files += [STDIN] if name == STDIN else [path for path, _ in lines_of(name).parts]
+    if files.count(STDIN) > 1:
+        raise UsageError(detail="stdin (-) can be read once only.")
+    return files
 
 
-def _how_far(inputs: Inputs) -> str:
-    total = "" if inputs.total_bytes is None else f" of {size_text(inputs.total_bytes)}"
-    return f"{size_text(inputs.read_bytes)}{total} read"
+def _source(name: str) -> Any:
+    return sys.stdin.buffer if name == STDIN else name
 
 
-def _with_files(error: InputError, inputs: Inputs) -> InputError:
-    """The same error; with several files, each line is named by its file and its number in that file."""
-    violations: list[dict[str, Any]] = error.fields.get("violations", [])
-    if len(inputs.files) < 2 or not violations:
-        return error
-    from omnigraph.write.problems import described
-
-    placed = [_placed(v, inputs) for v in violations]
-    lines = []
-    for v in placed:
-        text = described(Violation(**{k: x for k, x in v.items() if k != "file"}))
-        lines.append(f"{v['file']}, {text}" if "file" in v else text)
-    shown = "\n".join(lines)
-    left = error.fields.get("count", len(placed)) - len(placed)
-    if left > 0:
-        shown += f"\n… and {left} more"
-    return type(error)(**{**error.fields, "violations": placed, "shown": shown})
-
-
-def _placed(violation: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
-    if "line" not in violation:
-        return violation
-    name, line = inputs.located(violation["line"])
-    return {**violation, "file": name, "line": line}
+def _size_text(files: Sequence[str]) -> str:
+    if STDIN in files:
+        return "from stdin"
+    return size_text(sum(os.path.getsize(name) for name in files))

@@ -102,13 +102,7 @@ class Door:
 
     def _view_of(self, branch: str, bases: Mapping[str, Pin]) -> View:
         head = self.manifest.head(branch)
-        return View(
-            head=head,
-            pins={**self.manifest.pins(head), **bases},
-            schema=self.manifest.schema(head.schema),
-            tables=self.tables,
-            stable_row_ids=self.manifest.stable_row_ids(),
-        )
+        return View(head=head, pins={**self.manifest.pins(head), **bases}, manifest=self.manifest, tables=self.tables)
 
     def view_at(self, branch: str, commit: str) -> View:
         """The state of any commit, as the branch `branch` would have seen it."""
@@ -119,9 +113,8 @@ class Door:
         return View(
             head=replace(head, commit=commit, schema=record.schema),
             pins=self.manifest.pins_at(commit),
-            schema=self.manifest.schema(record.schema),
+            manifest=self.manifest,
             tables=self.tables,
-            stable_row_ids=self.manifest.stable_row_ids(),
         )
 
     # ---- the way through ---------------------------------------------------------------------------------------------
@@ -322,7 +315,7 @@ class _Run:
             raise effect.Zombie(f"the plan of epoch {ticket.epoch} is another's")
         effect.run_effects(prepared, ticket, attempt=attempt, observe=door.observe)
         door.observe("publish")
-        publish(door.manifest, view.head, record)
+        publish(door.manifest, door.tables, view.head, record)
         door.observe("acknowledge")
         return Outcome(record, prepared.result)
 
@@ -353,7 +346,7 @@ class _Run:
             view = self.door._view_of(self.request.branch, self.restored)
             if view.head.incarnation == self.ticket.incarnation and view.head.epoch < self.ticket.epoch:
                 record = abort_record(view.head, self.ticket, pins=view.pins, restored=self.restored, reason="given up")
-                publish(self.door.manifest, view.head, record)
+                publish(self.door.manifest, self.door.tables, view.head, record)
         except BranchNotFound:
             pass  # the branch was deleted meanwhile, and its epochs with it
         except (SwapLost, StorageError):

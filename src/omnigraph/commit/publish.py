@@ -17,6 +17,7 @@ from omnigraph.commit.stage import Prepared, View
 from omnigraph.commit.ticket import Ticket
 from omnigraph.storage.manifest import FULL_EVERY, RECENT_MOST, Manifest, SwapLost
 from omnigraph.storage.records import RECOVERY_ACTOR, Delta, Head, Pin, Record, apply_delta
+from omnigraph.storage.table import Tables
 
 SUSPICIOUS_S = 60.0
 """A swap that took longer may have been stopped for days; then its place in history is looked at again."""
@@ -105,8 +106,9 @@ def _record(
     )
 
 
-def publish(manifest: Manifest, head: Head, record: Record) -> Head:
+def publish(manifest: Manifest, tables: Tables, head: Head, record: Record) -> Head:
     """Move the head over this record. SwapLost if somebody else decided, or nobody knows."""
+    record = _measured(tables, record)
     if record.epoch != head.epoch + 1:
         raise SwapLost(f"epoch {record.epoch} does not follow {head.epoch}")
     recent = (*head.recent, record)
@@ -133,6 +135,15 @@ def publish(manifest: Manifest, head: Head, record: Record) -> Head:
     if time.clock_gettime(time.CLOCK_BOOTTIME) - started > SUSPICIOUS_S:
         _require_succession(manifest, head, moved)
     return moved
+
+
+def _measured(tables: Tables, record: Record) -> Record:
+    """The record with the rows and fragments of every version that it publishes, for listings."""
+    delta = {t: None if p is None else tables.measured(p) for t, p in record.delta.items()}
+    snapshot = record.snapshot
+    if snapshot is not None:
+        snapshot = {t: delta.get(t) or p for t, p in snapshot.items()}
+    return replace(record, delta=delta, snapshot=snapshot)
 
 
 def _require_succession(manifest: Manifest, old: Head, moved: Head) -> None:

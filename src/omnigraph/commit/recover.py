@@ -71,7 +71,7 @@ def _forward(manifest: Manifest, view: View, ticket: Ticket, plan: dict[str, Any
         record = Record.from_json({**plan["record"], "r": note})
     secure_effects(view.tables, plan)
     observe("decide")
-    publish(manifest, view.head, record)
+    publish(manifest, view.tables, view.head, record)
     return record
 
 
@@ -89,7 +89,7 @@ def _back(manifest: Manifest, view: View, ticket: Ticket, *, observe: Observer, 
             continue
     record = abort_record(view.head, ticket, pins=view.pins, restored=restored, reason=reason)
     observe("decide")
-    publish(manifest, view.head, record)
+    publish(manifest, view.tables, view.head, record)
     return record
 
 

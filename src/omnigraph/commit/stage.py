@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from omnigraph.errors import UnknownType
@@ -18,6 +19,7 @@ from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage import edit
 from omnigraph.storage import table as tables_of
 from omnigraph.storage.fold import FOLD_AT, fold_work, small_fragments
+from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.records import Head, Pin
 from omnigraph.storage.table import Tables
 
@@ -36,11 +38,21 @@ class View:
 
     head: Head
     pins: Mapping[str, Pin]
-    schema: Schema
+    manifest: Manifest
     tables: Tables
-    stable_row_ids: bool = True
     found: dict[tuple[str, tuple[str, ...]], pa.Table] = field(default_factory=dict, compare=False, repr=False)
     """Small look-ups by id that were made on this view: a write asks the same thing more than once."""
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.manifest.schema(self.head.schema)
+
+    @cached_property
+    def table_keys(self) -> dict[str, str]:
+        """Table keys by type id, without building the schema."""
+        body = self.manifest.schema_body(self.head.schema)
+        nodes = {t["id"]: f"node:{t['name']}" for t in body["nodes"]}
+        return nodes | {t["id"]: f"edge:{t['name']}" for t in body["edges"]}
 
     def type(self, name: str) -> EntityType:
         found: EntityType | None = self.schema.node.get(name) or self.schema.edge.get(name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,21 @@ from omnigraph.errors import GraphExists, OmnigraphError, StorageError, UsageErr
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage import durable, lancefs
 from omnigraph.storage.layout import MANIFEST, RECOVERY, TABLE_FOLDERS, Location
-from omnigraph.storage.manifest import HEAD, ROW_IDS_KEY, Manifest, manifest_rows, manifest_schema, schema_row
+from omnigraph.storage.manifest import (
+    HEAD,
+    ROW_IDS_KEY,
+    Manifest,
+    manifest_rows,
+    manifest_schema,
+    record_row,
+    schema_row,
+)
 from omnigraph.storage.objects import open_store
-from omnigraph.storage.records import Head, Pin
+from omnigraph.storage.records import Head, Pin, Record
 from omnigraph.storage.table import storage_schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from lance import LanceDataset
 
 _OUR_NAMES = frozenset({MANIFEST, RECOVERY, *TABLE_FOLDERS.values()})
@@ -42,7 +52,7 @@ def create_table(
     made = lancefs.commit(location, uri, tx, stable_row_ids=stable_row_ids)
     if location.is_local:
         durable.sync_tree(uri)
-    return pin.at(made.version), made
+    return replace(pin, version=made.version, rows=0, fragments=0), made
 
 
 def require_free(location: Location) -> None:
@@ -66,23 +76,23 @@ def graph_exists(location: Location) -> bool:
     return True
 
 
-def publish_manifest(location: Location, *, head: Head, schema: Schema, stable_row_ids: bool) -> None:
+def publish_manifest(location: Location, *, head: Head, record: Record, schema: Schema, stable_row_ids: bool) -> None:
     """Steps 2 and 3. GraphExists if somebody else was first."""
     with tempfile.TemporaryDirectory(prefix="omnigraph-init-") as scratch:
         root = os.path.join(scratch, MANIFEST)
-        _build(root, head=head, schema=schema, stable_row_ids=stable_row_ids)
+        rows = manifest_rows([schema_row(head.schema, schema), record_row(record)])
+        _build(root, head=head, rows=rows, stable_row_ids=stable_row_ids)
         _copy(root, location, head)
     if location.is_local:
         durable.sync_tree(location.manifest_uri)
         durable.sync_files([location.manifest_uri])
 
 
-def _build(root: str, *, head: Head, schema: Schema, stable_row_ids: bool) -> None:
+def _build(root: str, *, head: Head, rows: pa.Table, stable_row_ids: bool) -> None:
     from lance.fragment import write_fragments
 
     here = Location(uri=os.path.dirname(root), is_local=True, options={})
     op = lancefs.operations()
-    rows = manifest_rows([schema_row(head.schema, schema)])
     empty = lancefs.commit(here, root, lancefs.transaction(op.Overwrite(manifest_schema(), []), read_version=0))
     fragments = write_fragments(rows, empty, mode="append")
     filled = lancefs.commit(here, empty, lancefs.transaction(op.Append(fragments), read_version=empty.version))

@@ -25,7 +25,7 @@ from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.serial import schema_from_json, schema_to_json
 from omnigraph.storage import durable, lancefs
 from omnigraph.storage.layout import Location
-from omnigraph.storage.records import Head, Pin, Record, apply_delta
+from omnigraph.storage.records import MAIN, Head, Pin, Record, apply_delta
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,9 @@ class Manifest:
         self._table: LanceDataset | None = None
         self._mended = False
         self._heads: dict[str, tuple[str, Head]] = {}
+        self._older: tuple[int, dict[str, Head]] | None = None
         self._schemas: dict[str, Schema] = {}
+        self._bodies: dict[str, dict[str, Any]] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
 
     # ---- reading -----------------------------------------------------------------------------------------------------
@@ -82,22 +84,31 @@ class Manifest:
 
     def format(self) -> int:
         """The generation of the manifest's shape; an unstamped one is the oldest."""
-        stamp = (self.table().schema.metadata or {}).get(FORMAT_KEY.encode())
-        return 1 if stamp is None else int(stamp)
+        return self._format_of(self.table())
 
-    def require_writable(self) -> None:
+    def _format_of(self, table: LanceDataset) -> int:
+        stamp = (table.schema.metadata or {}).get(FORMAT_KEY.encode(), b"1")
+        if not stamp.isdigit():
+            raise NotAGraph(uri=self.location.uri, detail=f"its format is {stamp.decode(errors='replace')!r}.")
+        return int(stamp)
+
+    def require_writable(self) -> int:
+        """The format of the graph, which is one that this program may write, perhaps after a migration."""
         found = self.format()
         if found > FORMAT:
             raise NewerFormat(found=found, known=FORMAT)
         if not self._mended:
             lancefs.mend_torn(self.location, self.location.manifest_uri, above=self.table().version)
             self._mended = True
+        return found
 
     def stable_row_ids(self) -> bool:
         return bool(self.table().config().get(ROW_IDS_KEY, "stable") == "stable")
 
     def heads(self) -> dict[str, Head]:
         table = self.table()
+        if self._is_older(table):
+            return dict(self._older_heads(table))
         return {
             key.removeprefix(HEAD): self._head(key.removeprefix(HEAD), value, table.version)
             for key, value in sorted(table.config().items())
@@ -106,6 +117,8 @@ class Manifest:
 
     def head(self, branch: str) -> Head:
         table = self.table()
+        if self._is_older(table) and branch in self._older_heads(table):
+            return self._older_heads(table)[branch]
         value = table.config().get(HEAD + branch)
         if value is None:
             raise BranchNotFound(branch=branch)
@@ -114,8 +127,31 @@ class Manifest:
     def _head(self, branch: str, value: str, version: int) -> Head:
         known = self._heads.get(branch)
         if known is None or known[0] != value:
-            known = self._heads[branch] = (value, Head.loads(branch, value, version=version))
+            known = self._heads[branch] = (value, self._understood(branch, value, version))
         return replace(known[1], version=version)
+
+    def _understood(self, branch: str, value: str, version: int) -> Head:
+        try:
+            return Head.loads(branch, value, version=version)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            if self.format() > FORMAT:
+                raise NewerFormat(found=self.format(), known=FORMAT) from error
+            raise NotAGraph(uri=self.location.uri, detail=f"the head of {branch} can't be understood.") from error
+
+    def _is_older(self, table: LanceDataset) -> bool:
+        """Whether the heads are rows. A newer graph is read as long as its heads are what this program knows."""
+        found = self._format_of(table)
+        if found > FORMAT and HEAD + MAIN not in table.config():
+            raise NewerFormat(found=found, known=FORMAT)
+        return found < FORMAT
+
+    def _older_heads(self, table: LanceDataset) -> dict[str, Head]:
+        """The heads of a graph of an older generation, from its rows."""
+        from omnigraph.storage.legacy import read_heads
+
+        if self._older is None or self._older[0] != table.version:
+            self._older = (table.version, read_heads(table))
+        return self._older[1]
 
     def head_at(self, branch: str, version: int) -> Head | None:
         """What an older version of the manifest held, as long as it exists."""
@@ -201,10 +237,17 @@ class Manifest:
     def schema(self, schema_id: str) -> Schema:
         known = self._schemas.get(schema_id)
         if known is None:
+            known = self._schemas[schema_id] = schema_from_json(self.schema_body(schema_id))
+        return known
+
+    def schema_body(self, schema_id: str) -> dict[str, Any]:
+        """An accepted schema as it is stored: enough for a listing, and much cheaper than the whole model."""
+        known = self._bodies.get(schema_id)
+        if known is None:
             rows = self._rows(f"object_id = {quote('schema:' + schema_id)}")
             if not rows:
                 raise NotAGraph(uri=self.location.uri, detail=f"the accepted schema {schema_id} is missing.")
-            known = self._schemas[schema_id] = schema_from_json(rows[0])
+            known = self._bodies[schema_id] = rows[0]
         return known
 
     def _rows(self, where: str) -> list[dict[str, Any]]:
@@ -239,7 +282,7 @@ class Manifest:
             raise SwapLost(str(error)) from error
 
     def append_records(self, records: Iterable[Record]) -> None:
-        rows = [(r.object_id, "commit", r.incarnation, r.epoch, r.operation_id, r.to_json()) for r in records]
+        rows = [record_row(r) for r in records]
         if rows:
             self._append(manifest_rows(rows))
 
@@ -288,6 +331,11 @@ def quote(value: str) -> str:
 
 def fresh_incarnation() -> str:
     return secrets.token_hex(6)
+
+
+def record_row(record: Record) -> tuple[Any, ...]:
+    r = record
+    return (r.object_id, "commit", r.incarnation, r.epoch, r.operation_id, r.to_json())
 
 
 def schema_row(schema_id: str, schema: Schema) -> tuple[Any, ...]:

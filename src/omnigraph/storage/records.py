@@ -8,7 +8,7 @@ main has no base and holds all pins.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,9 @@ class Pin:
     incarnation: str
     fork: str | None
     version: int
+    rows: int | None = field(default=None, compare=False)
+    fragments: int | None = field(default=None, compare=False)
+    """What that version holds, noted when it was published, so that a listing need not open every table."""
 
     @property
     def path(self) -> str:
@@ -41,18 +44,18 @@ class Pin:
         return table_folder(self.table, self.incarnation)
 
     def at(self, version: int) -> Pin:
-        return replace(self, version=version)
+        return Pin(self.table, self.incarnation, self.fork, version)
 
     def owned_by(self, incarnation: str, *, is_main: bool) -> bool:
         """Whether a writer of this branch may move the table in place; otherwise it forks the table first."""
         return is_main if self.fork is None else self.fork.startswith(f"{incarnation}-")
 
     def to_json(self) -> list[Any]:
-        return [self.incarnation, self.fork, self.version]
+        return [self.incarnation, self.fork, self.version, self.rows, self.fragments]
 
     @staticmethod
     def from_json(table: str, body: list[Any]) -> Pin:
-        return Pin(table=table, incarnation=body[0], fork=body[1], version=body[2])
+        return Pin(table, *body)
 
 
 Delta = Mapping[str, Pin | None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -85,6 +86,11 @@ class Tables:
         self._open[(pin.path, pin.version)] = table
         while len(self._open) > _HANDLES_MOST:
             self._open.popitem(last=False)
+
+    def measured(self, pin: Pin) -> Pin:
+        """The pin with what its version holds."""
+        table = self.open(pin)
+        return replace(pin, rows=table.count_rows(), fragments=len(table.get_fragments()))
 
     def newest(self, pin: Pin) -> LanceDataset:
         """The table's newest version, whatever the pin says: only the door looks there."""

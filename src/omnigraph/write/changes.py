@@ -44,7 +44,7 @@ def insert(t: EntityType, rows: pa.Table, reader: Reader) -> TypeDelta:
     if len(existing):
         first = existing[0].as_py()
         raise KeyConflict(table_key=t.key, entity_id=first, count=len(existing))
-    return d
+    return replace(d, all_new=True)
 
 
 def upsert(t: EntityType, rows: pa.Table, reader: Reader) -> TypeDelta:
@@ -147,7 +147,7 @@ def last_wins(d: TypeDelta) -> TypeDelta:
 
 def existing_ids(d: TypeDelta, reader: Reader) -> pa.Array:
     """The ids of the delta's rows that the graph has already, in the order of the rows."""
-    if d.rows.num_rows == 0 or reader.count(d.type) == 0:
+    if d.all_new or d.rows.num_rows == 0 or reader.count(d.type) == 0:
         return d.ids.slice(0, 0)
     found = flat(reader.find(d.type, "id", d.ids, ["id"]).column("id"))
     return d.ids.filter(is_in(d.ids, found))
@@ -163,7 +163,7 @@ def conflicts(d: TypeDelta, reader: Reader) -> list[Violation]:
 
 def without_unchanged(d: TypeDelta, reader: Reader) -> TypeDelta:
     """The delta without rows that the graph has exactly so."""
-    if d.replaces_all or d.rows.num_rows == 0 or reader.count(d.type) == 0:
+    if d.replaces_all or d.all_new or d.rows.num_rows == 0 or reader.count(d.type) == 0:
         return d
     names = arrow_schema(d.type).names
     old = _plain(reader.find(d.type, "id", d.ids, names), d.type, names)
@@ -196,4 +196,7 @@ def _on_top(before: TypeDelta, d: TypeDelta) -> TypeDelta:
     # What replaces everything has nothing else to delete.
     deleted = kept.deleted.slice(0, 0) if before.replaces_all else distinct(not_in(before.deleted, d.ids), d.deleted)
     both = kept.lines is not None and d.lines is not None
-    return replace(kept, rows=rows, deleted=deleted, lines=pa.concat_arrays([kept.lines, d.lines]) if both else None)
+    lines = pa.concat_arrays([kept.lines, d.lines]) if both else None
+    # What the second statement found new may replace a row that the first one deleted.
+    all_new = before.all_new and d.all_new and len(before.deleted) == 0
+    return replace(kept, rows=rows, deleted=deleted, lines=lines, all_new=all_new)

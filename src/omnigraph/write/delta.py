@@ -22,7 +22,8 @@ class TypeDelta:
     """`rows` has the schema of the type, with unique ids; `deleted` holds ids that are not among them.
 
     A deleted id need not exist: deleting nothing is no error and no change. `lines`, where given, says for each row
-    which line of the input file it came from (int64), so that a violation can name it.
+    which line of the input file it came from (int64), so that a violation can name it. `all_new` says that none of the
+    rows' ids is in the graph, which spares looking them up.
     """
 
     type: EntityType
@@ -30,6 +31,7 @@ class TypeDelta:
     deleted: pa.Array
     replaces_all: bool = False
     lines: pa.Array | None = None
+    all_new: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -59,6 +61,7 @@ def delta(
     deleted: pa.Array | None = None,
     replaces_all: bool = False,
     lines: pa.Array | None = None,
+    all_new: bool = False,
 ) -> TypeDelta:
     return TypeDelta(
         type=t,
@@ -66,6 +69,7 @@ def delta(
         deleted=no_ids() if deleted is None else deleted,
         replaces_all=replaces_all,
         lines=lines,
+        all_new=all_new,
     )
 
 

@@ -91,7 +91,7 @@ def _new_table(view: View, t: EntityType) -> TableWork:
         view.tables.location,
         t,
         incarnation=secrets.token_hex(6),
-        stable_row_ids=view.stable_row_ids,
+        stable_row_ids=view.manifest.stable_row_ids(),
         stamp=f"create/{view.head.incarnation}",
     )
     return TableWork(pin=pin, source=None, steps=(), handle=handle)

@@ -68,7 +68,7 @@ class Image:
         d = self.of(t)
         if d is None or d.rows.num_rows == 0:
             return no_ids()
-        if self.reader.count(t) == 0:
+        if d.all_new or self.reader.count(t) == 0:
             return d.ids
         return not_in(d.ids, flat(self.reader.find(t, "id", d.ids, ["id"]).column("id")))
 

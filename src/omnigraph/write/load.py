@@ -13,7 +13,7 @@ new state with the same parsed input.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from omnigraph.errors import KeyConflict, RecordError, Violation
@@ -60,17 +60,24 @@ def refuse_lines(rejected: Sequence[RejectedLine]) -> None:
 
 def _initial(parsed: Parsed, mode: Mode) -> dict[str, TypeDelta]:
     return {
-        name: delta(rows.type, rows=rows.table, lines=rows.lines, replaces_all=mode == "overwrite")
+        name: delta(
+            rows.type,
+            rows=rows.table,
+            lines=rows.lines,
+            replaces_all=mode == "overwrite",
+            all_new=not rows.has_own_ids,
+        )
         for name, rows in parsed.rows.items()
     }
 
 
 def _repeated(d: TypeDelta, mode: Mode) -> list[Violation]:
-    return repeated_ids(d) if mode != "merge" or d.type.key_properties else []
+    # Where all ids are new ULIDs, none comes twice.
+    return repeated_ids(d) if not d.all_new and (mode != "merge" or d.type.key_properties) else []
 
 
 def _merged(d: TypeDelta, reader: Reader) -> TypeDelta:
-    return without_unchanged(last_wins(d), reader)
+    return d if d.all_new else without_unchanged(last_wins(d), reader)
 
 
 def _strict(schema: Schema, parsed: Parsed, reader: Reader, mode: Mode) -> dict[str, TypeDelta]:
@@ -81,6 +88,7 @@ def _strict(schema: Schema, parsed: Parsed, reader: Reader, mode: Mode) -> dict[
             existing = existing_ids(d, reader)
             if len(existing):
                 raise KeyConflict(table_key=d.type.key, entity_id=existing[0].as_py(), count=len(existing))
+        deltas = {name: replace(d, all_new=True) for name, d in deltas.items()}
     if mode == "merge":
         deltas = {name: _merged(d, reader) for name, d in deltas.items()}
     refuse_if_any(validate(schema, deltas, reader))
@@ -95,6 +103,7 @@ def _tolerant(
     if mode == "append":
         deltas, existing = reject(deltas, [v for d in deltas.values() for v in conflicts(d, reader)])
         rejected += existing
+        deltas = {name: replace(d, all_new=True) for name, d in deltas.items()}
     if mode == "merge":
         deltas = {name: _merged(d, reader) for name, d in deltas.items()}
     bad_records = [line.violation() for line in parsed.rejected]

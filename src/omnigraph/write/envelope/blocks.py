@@ -16,10 +16,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.write.envelope.typed import PREFIX_PATTERN, Prefix, prefix_of
+from omnigraph.errors import RecordError
+from omnigraph.write.envelope.forms import PREFIX_PATTERN, Prefix, prefix_of
 
 BLOCK_BYTES = 1 << 20
 GROUPS_MAX = 512
+LINE_BYTES_MAX = 1 << 30
 
 _BLANK = b" \t\r\n"
 _LINE_FEED = b"\n"[0]
@@ -27,11 +29,10 @@ _LINE_FEED = b"\n"[0]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Whole lines, each with its line feed. `number` is larger than that of all lines of the blocks before it, if a
-    block places its lines from it on; how many lines came before is not known until those blocks are read."""
+    """Whole lines, each with its line feed, and the byte of the input at which they start."""
 
     text: bytes
-    number: int
+    offset: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,33 +45,36 @@ class Group:
 
 
 def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Cut any chunks of a file anew, at line feeds. A last line without one gets it.
-
-    A block has at most `block_bytes` bytes or is one line, so it has at most that many lines.
-    """
-    number = 0
-    parts: list[bytes | memoryview] = []
+    """Cut any chunks of a file anew, at line feeds. A last line without one gets it."""
+    offset = 0
+    parts: list[bytes] = []
     size = 0
     for piece in _pieces(chunks, block_bytes):
-        stop = bytes(piece).rfind(b"\n") + 1 if size + len(piece) >= block_bytes else 0
+        stop = piece.rfind(b"\n") + 1 if size + len(piece) >= block_bytes else 0
         if stop == 0:
             parts.append(piece)
             size += len(piece)
+            if size > LINE_BYTES_MAX:
+                detail = f"the line at byte {offset} of the input is longer than {LINE_BYTES_MAX >> 20} MiB"
+                raise RecordError(count=1, shown=detail, violations=[])
             continue
-        yield Block(b"".join([*parts, piece[:stop]]), number)
-        number += size + stop
+        yield Block(b"".join([*parts, memoryview(piece)[:stop]]), offset)
+        offset += size + stop
         parts = [piece[stop:]]
         size = len(piece) - stop
     rest = b"".join(parts)
     if rest:
-        yield Block(rest if rest.endswith(b"\n") else rest + b"\n", number)
+        yield Block(rest if rest.endswith(b"\n") else rest + b"\n", offset)
 
 
-def _pieces(chunks: Iterable[bytes], size_max: int) -> Iterator[memoryview]:
+def _pieces(chunks: Iterable[bytes], size_max: int) -> Iterator[bytes]:
     for chunk in chunks:
+        if isinstance(chunk, bytes) and len(chunk) <= size_max:
+            yield chunk
+            continue
         view = memoryview(chunk).cast("B")
         for start in range(0, len(view), size_max):
-            yield view[start : start + size_max]
+            yield bytes(view[start : start + size_max])
 
 
 def lines_of(block: Block) -> pa.Array:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import BinaryIO
 
 import numpy as np
@@ -17,12 +18,14 @@ import pyarrow.compute as pc
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage.columns import arrow_schema, arrow_type
-from omnigraph.write.envelope.blocks import BLOCK_BYTES, Block, Group, blocks, groups
+from omnigraph.write.envelope.blocks import BLOCK_BYTES, Block, Group, blocks, groups, lines_of
 from omnigraph.write.envelope.record import Record, Refusal, judge
 from omnigraph.write.envelope.typed import TypeReader
 from omnigraph.write.keys import Ulids, canonical_ids
 
 JUDGED_MAX = 16
+
+_KINDS = {"type": "node", "edge": "edge"}
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,12 @@ class RejectedLine:
 
 @dataclass(frozen=True, eq=False)
 class TypeRows:
-    """Rows of one type in the order of their lines."""
+    """Rows of one type in the order of their lines. `has_own_ids` is false where all ids are new ULIDs."""
 
     type: EntityType
     table: pa.Table
     lines: pa.Array
+    has_own_ids: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +72,12 @@ class Parsed:
     rows: Mapping[str, TypeRows]
     rejected: tuple[RejectedLine, ...]
     line_count: int
-    kept: Sequence[Block] = field(default=(), repr=False)
+    kept: Sequence[tuple[int, bytes]] = field(default=(), repr=False)
 
     def record(self, line: int) -> bytes:
         """The text of a line, of an input that was parsed with `keep_text`."""
-        block = self.kept[bisect_right([b.first_line for b in self.kept], line) - 1]
-        return block.text.split(b"\n", line - block.first_line + 1)[line - block.first_line].rstrip(b"\r")
+        first, text = self.kept[bisect_right(self.kept, line, key=lambda kept: kept[0]) - 1]
+        return text.split(b"\n", line - first + 1)[line - first].rstrip(b"\r")
 
 
 def chunks_of(file: BinaryIO, *, chunk_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
@@ -90,50 +94,42 @@ def parse(
     keep_text: bool = False,
 ) -> Parsed:
     """`chunks` are the bytes of the input in any pieces. `threads` defaults to the number of processors, at most 8."""
-    ulids = Ulids.fresh()
-    readers = {t.key: TypeReader(t, ulids) for t in schema.types()}
-    kept: list[Block] = []
-    results: list[_BlockRows] = []
-    line_count = 0
+    work = _Work(schema)
+    parts: dict[str, list[_Rows]] = {}
+    rejected: list[RejectedLine] = []
+    kept: list[tuple[int, bytes]] = []
+    first_line = 1
     cut = blocks(chunks, block_bytes=block_bytes)
-    for block, result in _mapped(schema, readers, ulids, cut, threads or min(os.cpu_count() or 1, 8)):
-        line_count += block.line_count
-        results.append(result)
+    for block, result in _mapped(work.read, cut, threads or min(os.cpu_count() or 1, 8)):
+        for key, rows in result.rows.items():
+            parts.setdefault(key, []).append(replace(rows, places=rows.places + first_line))
+        rejected.extend(replace(line, line=line.line + first_line) for line in result.rejected)
         if keep_text:
-            kept.append(block)
-    rejected = tuple(line for result in results for line in result.rejected)
-    rows = {}
-    for t in schema.types():
-        parts = [result.rows[t.key] for result in results if t.key in result.rows]
-        if parts:
-            lines = np.concatenate([numbers for _, numbers in parts])
-            rows[t.name] = TypeRows(t, pa.concat_tables([table for table, _ in parts]), pa.array(lines))
-    return Parsed(rows, rejected, line_count, kept)
+            kept.append((first_line, block.text))
+        first_line += result.line_count
+    rows_of = {t.name: _type_rows(t, parts[t.key]) for t in schema.types() if t.key in parts}
+    return Parsed(rows_of, tuple(rejected), first_line - 1, kept)
 
 
-@dataclass(frozen=True, eq=False)
-class _BlockRows:
-    rows: Mapping[str, tuple[pa.Table, np.ndarray]]
-    rejected: Sequence[RejectedLine]
+def _type_rows(t: EntityType, parts: Sequence[_Rows]) -> TypeRows:
+    table = pa.concat_tables([part.table for part in parts])
+    lines = pa.array(np.concatenate([part.places for part in parts]))
+    return TypeRows(t, table, lines, any(part.has_own_ids for part in parts))
 
 
 def _mapped(
-    schema: Schema, readers: Mapping[str, TypeReader], ulids: Ulids, cut: Iterator[Block], threads: int
-) -> Iterator[tuple[Block, _BlockRows]]:
-    """Each block with its rows, in order; at most twice as many blocks as threads are in memory unread."""
-    first = next(cut, None)
-    second = next(cut, None)
-    if first is None:
-        return
-    if second is None or threads == 1:
+    read: Callable[[Block], _BlockResult], cut: Iterator[Block], threads: int
+) -> Iterator[tuple[Block, _BlockResult]]:
+    """Each block with its result, in order; at most twice as many blocks as threads wait."""
+    head = list(islice(cut, 2))
+    if len(head) < 2 or threads == 1:
         # Too little for threads to be worth their start.
-        for block in (first, *([] if second is None else [second]), *cut):
-            yield block, _block_rows(schema, readers, ulids, block)
+        yield from ((block, read(block)) for block in chain(head, cut))
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="omnigraph-parse") as pool:
-        waiting: deque[tuple[Block, Future[_BlockRows]]] = deque()
-        for block in _chained(first, second, cut):
-            waiting.append((block, pool.submit(_block_rows, schema, readers, ulids, block)))
+        waiting: deque[tuple[Block, Future[_BlockResult]]] = deque()
+        for block in chain(head, cut):
+            waiting.append((block, pool.submit(read, block)))
             if len(waiting) > 2 * threads:
                 done, future = waiting.popleft()
                 yield done, future.result()
@@ -141,56 +137,63 @@ def _mapped(
             yield done, future.result()
 
 
-def _chained(first: Block, second: Block, rest: Iterator[Block]) -> Iterator[Block]:
-    yield first
-    yield second
-    yield from rest
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of one type with the place of each one's line, counted from the start of the block."""
+
+    table: pa.Table
+    places: np.ndarray
+    has_own_ids: bool
 
 
-def _block_rows(schema: Schema, readers: Mapping[str, TypeReader], ulids: Ulids, block: Block) -> _BlockRows:
-    read: dict[str, list[tuple[pa.Table, np.ndarray]]] = {}
-    unsure: list[tuple[int, bytes]] = []
-    for group in groups(block):
-        reader = _reader_of(readers, group)
-        if reader is None:
-            unsure.extend(zip(group.numbers.tolist(), group.lines.to_pylist(), strict=True))
-        else:
-            key, typed = reader
-            _read_group(typed, group, read.setdefault(key, []), unsure)
-    records, rejected = _judged(schema, unsure)
-    for key, good in records.items():
-        read.setdefault(key, []).append(_table_of(good, ulids))
-    return _BlockRows({key: _in_order(parts) for key, parts in read.items() if parts}, rejected)
+@dataclass(frozen=True, eq=False)
+class _BlockResult:
+    """`line` of the rejected lines is their place in the block."""
+
+    rows: Mapping[str, _Rows]
+    rejected: Sequence[RejectedLine]
+    line_count: int
 
 
-def _reader_of(readers: Mapping[str, TypeReader], group: Group) -> tuple[str, TypeReader] | None:
-    if group.prefix is None:
-        return None
-    key = f"{'node' if group.prefix.kind == 'type' else 'edge'}:{group.prefix.name}"
-    return (key, readers[key]) if key in readers else None
+class _Work:
+    """What reading a block needs; shared by all threads, never changed."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._ulids = Ulids.fresh()
+        self._readers = {t.key: TypeReader(t, self._ulids) for t in schema.types()}
+
+    def read(self, block: Block) -> _BlockResult:
+        lines = lines_of(block)
+        read: dict[str, list[_Rows]] = {}
+        unsure: list[tuple[int, bytes]] = []
+        for group in groups(lines):
+            key = None if group.prefix is None else f"{_KINDS[group.prefix.kind]}:{group.prefix.name}"
+            if key is None or key not in self._readers:
+                unsure.extend(zip(group.places.tolist(), group.lines.to_pylist(), strict=True))
+                continue
+            _read_group(self._readers[key], group, block.offset, read.setdefault(key, []), unsure)
+        records, rejected = _judged(self._schema, unsure)
+        for key, good in records.items():
+            read.setdefault(key, []).append(_table_of(good, block.offset, self._ulids))
+        return _BlockResult({key: _in_order(parts) for key, parts in read.items() if parts}, rejected, len(lines))
 
 
 def _read_group(
-    reader: TypeReader, group: Group, read: list[tuple[pa.Table, np.ndarray]], unsure: list[tuple[int, bytes]]
+    reader: TypeReader, group: Group, offset: int, read: list[_Rows], unsure: list[tuple[int, bytes]]
 ) -> None:
     """Read a group, halving what can't be read at once; lines that are left go to `unsure`."""
     assert group.prefix is not None
-    ambiguous = reader.ambiguous(group.lines)
-    lines, numbers = group.lines, group.numbers
-    if ambiguous is not None:
-        mask = np.asarray(ambiguous)
-        unsure.extend(zip(numbers[mask].tolist(), lines.filter(ambiguous).to_pylist(), strict=True))
-        lines, numbers = lines.filter(pa.array(~mask)), numbers[~mask]
-    waiting = [(0, len(lines))]
+    waiting = [(0, len(group.lines))]
     while waiting:
         start, stop = waiting.pop()
-        piece = lines.slice(start, stop - start)
+        lines, places = group.lines.slice(start, stop - start), group.places[start:stop]
         if stop - start <= JUDGED_MAX:
-            unsure.extend(zip(numbers[start:stop].tolist(), piece.to_pylist(), strict=True))
+            unsure.extend(zip(places.tolist(), lines.to_pylist(), strict=True))
             continue
-        table = reader.read(piece, group.prefix, numbers[start:stop])
-        if table is not None:
-            read.append((table, numbers[start:stop]))
+        piece = reader.read(lines, group.prefix, places + offset)
+        if piece is not None:
+            read.append(_Rows(piece.table, places, piece.has_own_ids))
             continue
         middle = (start + stop) // 2
         waiting += [(middle, stop), (start, middle)]
@@ -201,18 +204,18 @@ def _judged(
 ) -> tuple[dict[str, list[tuple[int, Record]]], list[RejectedLine]]:
     good: dict[str, list[tuple[int, Record]]] = {}
     rejected: list[RejectedLine] = []
-    for number, text in sorted(lines):
+    for place, text in sorted(lines):
         verdict = judge(schema, text)
         if isinstance(verdict, Record):
-            good.setdefault(verdict.type.key, []).append((number, verdict))
+            good.setdefault(verdict.type.key, []).append((place, verdict))
         else:
-            rejected.append(_rejected(number, text, verdict))
+            rejected.append(_rejected(place, text, verdict))
     return good, rejected
 
 
-def _rejected(number: int, text: bytes, refusal: Refusal) -> RejectedLine:
+def _rejected(place: int, text: bytes, refusal: Refusal) -> RejectedLine:
     return RejectedLine(
-        line=number,
+        line=place,
         rule=refusal.problem.rule,
         reason=refusal.problem.message,
         record=text.rstrip(b"\r\n"),
@@ -222,28 +225,27 @@ def _rejected(number: int, text: bytes, refusal: Refusal) -> RejectedLine:
     )
 
 
-def _table_of(records: Sequence[tuple[int, Record]], ulids: Ulids) -> tuple[pa.Table, np.ndarray]:
+def _table_of(records: Sequence[tuple[int, Record]], offset: int, ulids: Ulids) -> _Rows:
     t = records[0][1].type
-    numbers = np.array([number for number, _ in records], dtype=np.int64)
+    places = np.array([place for place, _ in records], dtype=np.int64)
     columns = {p.name: pa.array([r.values[p.name] for _, r in records], arrow_type(p.type)) for p in t.properties}
+    given = pa.array([r.id for _, r in records], pa.string())
     if t.key_properties:
         columns["id"] = canonical_ids(t, pa.table(columns))
     else:
-        fresh = ulids.ids(numbers)
-        columns["id"] = pc.coalesce(pa.array([r.id for _, r in records], pa.string()), fresh)
+        columns["id"] = pc.coalesce(given, ulids.ids(places + offset))
     if t.kind == "edge":
         columns["src"] = pa.array([r.src for _, r in records], pa.string())
         columns["dst"] = pa.array([r.dst for _, r in records], pa.string())
     schema = arrow_schema(t)
-    return pa.table([columns[name] for name in schema.names], schema=schema), numbers
+    table = pa.table([columns[name] for name in schema.names], schema=schema)
+    return _Rows(table, places, bool(t.key_properties) or given.null_count < len(given))
 
 
-def _in_order(parts: Sequence[tuple[pa.Table, np.ndarray]]) -> tuple[pa.Table, np.ndarray]:
+def _in_order(parts: Sequence[_Rows]) -> _Rows:
     if len(parts) == 1:
         return parts[0]
-    table = pa.concat_tables([part for part, _ in parts])
-    numbers = np.concatenate([lines for _, lines in parts])
-    if (np.diff(numbers) > 0).all():
-        return table, numbers
-    order = np.argsort(numbers, kind="stable")
-    return table.take(pa.array(order)), numbers[order]
+    table = pa.concat_tables([part.table for part in parts])
+    places = np.concatenate([part.places for part in parts])
+    order = np.argsort(places, kind="stable")
+    return _Rows(table.take(pa.array(order)), places[order], any(part.has_own_ids for part in parts))

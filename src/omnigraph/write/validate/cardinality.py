@@ -26,12 +26,16 @@ from omnigraph.write.validate.fields import tell
 
 @dataclass(frozen=True)
 class _Count:
-    """Sources that count, with the number of the delta's edges and of retained edges of each."""
+    """Sources that are touched, with the number of the delta's edges and of retained edges of each."""
 
     sources: pa.Array
     in_delta: np.ndarray
     retained: np.ndarray
     row_codes: np.ndarray
+
+    @property
+    def total(self) -> np.ndarray:
+        return np.asarray(self.in_delta + self.retained)
 
 
 def check_cardinality(image: Image) -> list[Violation]:
@@ -44,19 +48,28 @@ def check_cardinality(image: Image) -> list[Violation]:
 
 def _check(image: Image, e: EdgeType) -> Iterator[Violation]:
     d = image.of(e)
-    source = image.schema.node[e.source]
-    added = image.added(source) if e.card_min > 0 else no_ids()
+    added = image.added(image.schema.node[e.source]) if e.card_min > 0 else no_ids()
     left = _vacated(image, e, d) if d is not None and e.card_min > 0 else _no_vacated()
     starts = no_ids() if d is None else flat(d.rows.column("src"))
-    sources = distinct(starts, added, flat(left.column("src")))
-    if len(sources) == 0:
-        return
-    sources = sources.filter(pc.invert(image.missing(source, sources)))
-    count = _count(image, e, sources, starts)
+    count = _count(image, e, starts, pa.concat_arrays([added, flat(left.column("src"))]))
     if d is not None and e.card_max is not None:
-        yield from _too_many(e, d, count)
-    if e.card_min > 0:
-        yield from _too_few(image, e, count, added, left)
+        over = _standing(image, e, count, count.total > e.card_max)
+        if over.any():
+            yield from _too_many(e, d, count, over)
+    under = _standing(image, e, count, count.total < e.card_min)
+    if under.any():
+        yield from _too_few(image, e, count, np.flatnonzero(under), added, left)
+
+
+def _standing(image: Image, e: EdgeType, count: _Count, mask: np.ndarray) -> np.ndarray:
+    """The marked sources without those that are no nodes of the final image: these do not count."""
+    if not mask.any():
+        return mask
+    marked = np.flatnonzero(mask)
+    missing = image.missing(image.schema.node[e.source], count.sources.take(pa.array(marked)))
+    result = np.zeros(len(mask), dtype=bool)
+    result[marked] = ~np.asarray(missing)
+    return result
 
 
 def _no_vacated() -> pa.Table:
@@ -73,28 +86,24 @@ def _vacated(image: Image, e: EdgeType, d: TypeDelta) -> pa.Table:
     return image.reader.find(e, "id", touched, ["id", "src"]) if len(touched) else _no_vacated()
 
 
-def _count(image: Image, e: EdgeType, sources: pa.Array, starts: pa.Array) -> _Count:
-    kept = flat(image.retained(e, "src", sources, ["src"]).column("src"))
-    codes = _codes(starts, sources)
-    return _Count(
-        sources=sources,
-        in_delta=np.bincount(codes[codes >= 0], minlength=len(sources)),
-        retained=np.bincount(_codes(kept, sources), minlength=len(sources)),
-        row_codes=codes,
-    )
+def _count(image: Image, e: EdgeType, starts: pa.Array, others: pa.Array) -> _Count:
+    encoded = starts.dictionary_encode()
+    sources = encoded.dictionary
+    if len(others):
+        sources = distinct(sources, others)
+    codes = np.asarray(encoded.indices, dtype=np.int64)
+    retained = np.zeros(len(sources), dtype=np.int64)
+    if len(sources) and image.reader.count(e):
+        kept = flat(image.retained(e, "src", sources, ["src"]).column("src"))
+        held = np.asarray(pc.index_in(kept, value_set=sources), dtype=np.int64)
+        retained = np.bincount(held, minlength=len(sources))
+    return _Count(sources, np.bincount(codes, minlength=len(sources)), retained, codes)
 
 
-def _codes(values: pa.Array, among: pa.Array) -> np.ndarray:
-    return np.asarray(pc.index_in(values, value_set=among).fill_null(-1), dtype=np.int64)
-
-
-def _too_many(e: EdgeType, d: TypeDelta, count: _Count) -> list[Violation]:
+def _too_many(e: EdgeType, d: TypeDelta, count: _Count, over: np.ndarray) -> list[Violation]:
     assert e.card_max is not None
-    total = count.in_delta + count.retained
-    over = total > e.card_max
-    if not over.any():
-        return []
-    rows = np.flatnonzero((count.row_codes >= 0) & over[count.row_codes])
+    total = count.total
+    rows = np.flatnonzero(over[count.row_codes])
     codes = count.row_codes[rows]
     order = np.argsort(codes, kind="stable")
     starts = np.r_[True, codes[order][1:] != codes[order][:-1]]
@@ -110,11 +119,10 @@ def _too_many(e: EdgeType, d: TypeDelta, count: _Count) -> list[Violation]:
     return tell(d, rows[rank >= room[codes]].tolist(), "cardinality", message, name="from")
 
 
-def _too_few(image: Image, e: EdgeType, count: _Count, added: pa.Array, left: pa.Table) -> Iterator[Violation]:
-    total = count.in_delta + count.retained
-    under = np.flatnonzero(total < e.card_min)
-    if len(under) == 0:
-        return
+def _too_few(
+    image: Image, e: EdgeType, count: _Count, under: np.ndarray, added: pa.Array, left: pa.Table
+) -> Iterator[Violation]:
+    total = count.total
     node, edge = image.of(image.schema.node[e.source]), image.of(e)
     node_rows = {} if node is None else _positions(node.ids)
     edge_rows = {} if edge is None else _positions(edge.ids)

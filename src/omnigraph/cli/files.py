@@ -1,0 +1,71 @@
+"""Files that a command reads and writes beside the graph; `-` is stdin."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from omnigraph.errors import FileUnreadable, FileUnwritable
+
+STDIN = "-"
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+
+
+def read_text(name: str) -> str:
+    """A whole text file."""
+    shown = "stdin" if name == STDIN else name
+    try:
+        if name == STDIN:
+            content = sys.stdin.buffer.read()
+        else:
+            with open(name, "rb") as file:
+                content = file.read()
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise FileUnreadable(path=shown, detail=f"{_reason(error)}.") from error
+    except UnicodeDecodeError as error:
+        raise FileUnreadable(path=shown, detail=f"it is not UTF-8 text (byte {error.start}).") from error
+
+
+@contextmanager
+def written(path: str) -> Iterator[IO[bytes]]:
+    """A new file that appears under its name when it is complete and on disk; until then the old one stays."""
+    partial = f"{path}.{os.getpid()}.part"
+    compression = _COMPRESSIONS.get(os.path.splitext(path)[1].lower())
+    try:
+        with open(partial, "wb") as raw:
+            if compression is None:
+                yield raw
+            else:
+                packed = _packed(raw, compression)
+                yield packed
+                packed.close()
+        _put_in_place(partial, path)
+    except OSError as error:
+        raise FileUnwritable(path=path, detail=f"{_reason(error)}.") from error
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
+
+
+def _packed(raw: IO[bytes], compression: str) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedOutputStream(pa.PythonFile(raw, mode="w"), compression)
+
+
+def _put_in_place(partial: str, path: str) -> None:
+    # Packing closes the file below it, so it is opened once more to be forced to disk.
+    descriptor = os.open(partial, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(partial, path)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error) or type(error).__name__).rstrip(".").lower()

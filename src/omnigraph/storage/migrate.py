@@ -1,0 +1,76 @@
+"""Bring an older graph to the current format, one step at a time. Each step is one compare-and-swap of the stamp.
+
+1 → 2   the primary key of `object_id` and the stamp "2", in one transaction
+2 → 3   a. append    today's rows of all old commit records that are not there yet (`commit:<id>`)
+        b. swap      the heads as config keys, `refs` and the stamp "3", in one transaction
+
+The stamp is in the schema's metadata, and two transactions that both change that conflict: of several processes that migrate
+at once one wins every step, and the others get SwapLost, read again and find it done. Nothing else changes what a
+reader sees. A crash before a swap leaves rows that readers of generation 2 don't look at and the next attempt
+finds there; what is appended twice is the same twice, because incarnations and epochs of old commits are derived from the old
+rows (storage/legacy.py), and readers drop duplicates by `object_id`. The old rows stay where they are, referred to by nobody.
+
+Who migrates, and what becomes of operations that an old program left half-done, is decided in commit/migrate.py.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from omnigraph.errors import StorageError
+from omnigraph.storage import lancefs
+from omnigraph.storage.manifest import FORMAT_KEY, HEAD, PRIMARY_KEY, REFS, Manifest, SwapLost
+from omnigraph.storage.records import Head
+
+Heads = Mapping[str, Head]
+
+
+def to_two(manifest: Manifest) -> None:
+    """Step 1 → 2. SwapLost if another process was quicker, or the store's answer is unknown."""
+    table = manifest.table()
+    key = next(f.id() for f in table.lance_schema.fields() if f.name() == "object_id")
+    op = lancefs.operations()
+    _swap(
+        manifest,
+        op.UpdateConfig(
+            schema_metadata_updates=op.UpdateMap({FORMAT_KEY: "2"}),
+            field_metadata_updates={key: op.UpdateMap(dict(PRIMARY_KEY))},
+        ),
+        read_version=table.version,
+    )
+
+
+def to_three(manifest: Manifest, *, settle: Callable[[Heads], Heads]) -> None:
+    """Step 2 → 3. `settle` gets the heads of the old graph and says what they shall be, in their `recent` what it did.
+
+    SwapLost if another process was quicker, or the store's answer is unknown.
+    """
+    old = manifest.heads()
+    version = next(iter(old.values())).version
+    new = settle({branch: replace(head, recent=()) for branch, head in old.items()})
+    known = manifest.table().to_table(columns=["object_id"], filter="kind = 'commit'")["object_id"].to_pylist()
+    there = set(known)
+    manifest.append_records(r for head in old.values() for r in head.recent if r.object_id not in there)
+    config = {HEAD + branch: head.dumps() for branch, head in new.items()}
+    op = lancefs.operations()
+    _swap(
+        manifest,
+        op.UpdateConfig(
+            config_updates=op.UpdateMap({**config, REFS: secrets.token_hex(6)}),
+            schema_metadata_updates=op.UpdateMap({FORMAT_KEY: "3"}),
+        ),
+        read_version=version,
+    )
+
+
+def _swap(manifest: Manifest, operation: Any, *, read_version: int) -> None:
+    tx = lancefs.transaction(operation, read_version=read_version)
+    try:
+        lancefs.commit(manifest.location, manifest.location.manifest_uri, tx)
+    except StorageError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise SwapLost(str(error)) from error

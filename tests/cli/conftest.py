@@ -1,0 +1,153 @@
+"""A runner of the real command line in this process, graphs to run it on, and an S3 server on loopback."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph.cli.main import main
+
+SCHEMA = """\
+node Person {
+    name: String @key
+    age: I32?
+}
+
+edge Knows: Person -> Person {
+    since: I32?
+}
+"""
+ADA = '{"type": "Person", "data": {"name": "Ada", "age": 36}}'
+BOB = '{"type": "Person", "data": {"name": "Bob"}}'
+ADA_KNOWS_BOB = '{"edge": "Knows", "from": "Ada", "to": "Bob", "data": {"id": "k1", "since": 2001}}'
+
+
+@dataclass(frozen=True)
+class Run:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one JSON document on stdout."""
+        document = json.loads(self.out)
+        assert isinstance(document, dict)
+        return document
+
+    @property
+    def error(self) -> dict[str, Any]:
+        error = self.json["error"]
+        assert isinstance(error, dict)
+        return error
+
+
+Cli = Callable[..., Run]
+
+
+class Terminal(io.TextIOWrapper):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
+    for name in ("OMNIGRAPH_ACTOR", "OMNIGRAPH_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run `omnigraph ARGS` in this process. `tty` makes all three streams terminals."""
+
+    def run(*args: object, stdin: str | bytes = b"", tty: bool = False) -> Run:
+        make = Terminal if tty else io.TextIOWrapper
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        out, err = io.BytesIO(), io.BytesIO()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", make(io.BytesIO(given), encoding="utf-8"))
+            patch.setattr(sys, "stdout", make(out, encoding="utf-8"))
+            patch.setattr(sys, "stderr", make(err, encoding="utf-8"))
+            code = main([str(a) for a in args])
+            sys.stdout.flush()
+            sys.stderr.flush()
+            return Run(code, out.getvalue().decode(), err.getvalue().decode())
+
+    return run
+
+
+@pytest.fixture
+def done(cli: Cli) -> Cli:
+    """As `cli`, and the command must succeed."""
+
+    def run(*args: object, **options: Any) -> Run:
+        result = cli(*args, **options)
+        assert result.code == 0, f"omnigraph {' '.join(map(str, args))}\n{result.out}{result.err}"
+        return result
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder of the test, with people.pg and people.jsonl."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.pg").write_text(SCHEMA)
+    (tmp_path / "people.jsonl").write_text(f"{ADA}\n{BOB}\n{ADA_KNOWS_BOB}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def empty(folder: Path, done: Cli) -> Path:
+    """A graph without entities."""
+    done("init", "g", "--schema", "people.pg")
+    return folder / "g"
+
+
+@pytest.fixture
+def graph(empty: Path, done: Cli) -> Path:
+    """A graph with Ada, Bob and one edge."""
+    done("load", empty, "--data", "people.jsonl", "--mode", "append")
+    return empty
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An empty bucket, and the environment that finds it."""
+    import boto3
+
+    variables = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ALLOW_HTTP": "true",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3", endpoint_url=s3_endpoint, region_name="us-east-1")
+    client.create_bucket(Bucket="cli")
+    yield "s3://cli"
+    for found in client.list_objects_v2(Bucket="cli").get("Contents", []):
+        client.delete_object(Bucket="cli", Key=found["Key"])

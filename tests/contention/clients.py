@@ -1,0 +1,201 @@
+"""What runs inside a client process. Everything goes through the public handle, as a user's program would.
+
+Whatever a client begins and whatever it was promised goes to a log that all clients append to, one line of JSON each,
+so that the log of a killed process is as long as its life:
+
+    {"did": "begin" | "ack" | "refused", "client", "key", "n", "branch", "at_s", "condition"}
+
+`at_s` is the machine's monotonic clock, which all processes share.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.contention import world
+from tests.faults.jobs import JOBS, job
+
+MANY = 10**9
+
+
+@dataclass(frozen=True)
+class Chaos:
+    """At every phase of the door the process may kill or stop itself; whoever started it continues it."""
+
+    seed: int
+    per_phase: float
+    kinds: tuple[str, ...]
+
+    def observer(self) -> Callable[[str], None]:
+        rng = random.Random(self.seed)
+
+        def observe(_: str) -> None:
+            if rng.random() < self.per_phase:
+                kind = rng.choice(self.kinds)
+                os.kill(os.getpid(), signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+
+        return observe
+
+
+class Log:
+    def __init__(self, path: str, client: str) -> None:
+        self._file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+        self._client = client
+
+    def say(self, did: str, key: str, **more: Any) -> None:
+        line = {"did": did, "client": self._client, "key": key, "at_s": time.monotonic(), **more}
+        os.write(self._file, json.dumps(line).encode() + b"\n")
+
+
+def read_log(path: Path | str) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in Path(path).read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+def acknowledged(path: Path | str, *, branch: str = "main") -> set[str]:
+    return {line["key"] for line in read_log(path) if line["did"] == "ack" and line["branch"] == branch}
+
+
+@job
+def create(uri: str) -> None:
+    world.create(uri)
+
+
+@job
+def write_keys(
+    uri: str,
+    log: str,
+    client: str,
+    *,
+    count: int = MANY,
+    seconds: float = 600.0,
+    branch: str = "main",
+    kinds: list[str],
+    shared_keys: int = 4,
+    clock_off_s: float = 0.0,
+    chaos: dict[str, Any] | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """One write after the other; `kinds` are own, shared, counted, taken at random. How long the longest one took."""
+    import omnigraph
+
+    if clock_off_s:
+        shift_clock(clock_off_s)
+    rng = random.Random(seed)
+    said = Log(log, client)
+    observer = Chaos(**{**chaos, "kinds": tuple(chaos["kinds"])}).observer() if chaos else lambda _: None
+    graph = omnigraph.open(uri, observer=observer)
+    until = time.monotonic() + seconds
+    longest_s, done = 0.0, 0
+    for i in _turns(count, until):
+        kind = rng.choice(kinds)
+        key = f"shared-{rng.randrange(shared_keys)}" if kind == "shared" else f"{client}-{i}"
+        began = time.monotonic()
+        operation = f"{client}-{i}"
+        written = world.COUNTED + key if kind == "counted" else key
+        if _one(graph, said, kind, key, written, i, operation, branch):
+            done += 1
+        longest_s = max(longest_s, time.monotonic() - began)
+    return {"done": done, "longest_s": longest_s}
+
+
+def _turns(count: int, until: float) -> Iterator[int]:
+    for i in itertools.takewhile(lambda i: i < count, itertools.count()):
+        if time.monotonic() >= until:
+            return
+        yield i
+
+
+def _one(
+    graph: Any, said: Log, kind: str, key: str, written: str, i: int, operation: str, branch: str
+) -> bool:
+    from omnigraph.errors import OmnigraphError, ReadSetConflict
+
+    about = {"branch": branch, "n": i, "operation": world.COUNTED + key if kind == "counted" else operation}
+    said.say("begin", written, **about)
+    while True:
+        try:
+            if kind == "counted":
+                world.count_up(graph, key, branch=branch)
+            else:
+                world.write(graph, key, n=i, by=operation, branch=branch, operation_id=operation)
+        except ReadSetConflict:
+            continue
+        except OmnigraphError as error:
+            said.say("refused", written, condition=error.condition, message=str(error)[:300], **about)
+            return False
+        said.say("ack", written, **about)
+        return True
+
+
+def shift_clock(seconds: float) -> None:
+    """This process's wall clock goes wrong. Monotonic clocks are the kernel's and can't."""
+    real, real_ns = time.time, time.time_ns
+    time.time = lambda: real() + seconds
+    time.time_ns = lambda: real_ns() + int(seconds * 1e9)
+
+
+@job
+def watch(uri: str, log: str, *, branch: str = "main", until_there: str, pause_s: float = 0.02) -> dict[str, Any]:
+    """Take snapshots until the file `until_there` exists; every one must be whole, and hold what had been promised."""
+    import omnigraph
+
+    graph = omnigraph.open(uri)
+    snapshots, broken = 0, []
+    last = False
+    while not last:
+        last = os.path.exists(until_there)
+        promised = acknowledged(log, branch=branch)
+        broken += world.broken_rules(graph.snapshot(branch), must_hold=promised)
+        snapshots += 1
+        time.sleep(pause_s)
+    return {"snapshots": snapshots, "broken": broken[:5]}
+
+
+@job
+def change_schema(uri: str, log: str, client: str, *, rounds: int, branch: str = "main") -> int:
+    """Properties and types come, are renamed and go, while others write. Every round is one accepted schema."""
+    import omnigraph
+
+    graph = omnigraph.open(uri)
+    said = Log(log, client)
+    for i in range(rounds):
+        extra = f"extra{i}: I32 @default({i})"
+        text = world.SCHEMA.replace("by: String?", f"by: String?  {extra}") + f"node Round{i} {{ name: String @key }}\n"
+        said.say("begin", f"schema-{i}", branch=branch)
+        graph.apply_schema(text, branch=branch)
+        said.say("ack", f"schema-{i}", branch="(schema)")
+    return rounds
+
+
+@job
+def change_branches(uri: str, log: str, client: str, *, rounds: int) -> int:
+    """Branches are made from main, written to, read and deleted, while others write to main."""
+    import omnigraph
+
+    graph = omnigraph.open(uri)
+    said = Log(log, client)
+    for i in range(rounds):
+        name = f"{client}-{i}"
+        promised = acknowledged(log)
+        graph.create_branch(name)
+        assert not world.broken_rules(graph.snapshot(name), must_hold=promised)
+        world.write(graph, f"on-{name}", branch=name)
+        assert not world.broken_rules(graph.snapshot(name), must_hold=promised | {f"on-{name}"})
+        graph.delete_branch(name)
+        said.say("ack", f"branch-{i}", branch="(branches)")
+    return rounds
+
+
+assert JOBS

@@ -1,0 +1,130 @@
+"""A crowd of clients under attack: whoever stops is continued later, whoever dies is replaced.
+
+Signals come from two sides: from the clients themselves, before a phase of the door (`clients.Chaos`), and from here, at
+any time, so also inside a call of Lance. The record of signals says who may have had to wait for whom.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.contention.processes import Processes, is_stopped
+from tests.faults.forkserver import Ended, Job
+
+STOPS_IN_LEASES = (0.3, 0.9, 1.5, 2.5)
+
+
+@dataclass
+class Member:
+    """One process of the crowd."""
+
+    name: str
+    job: Job
+    replaceable: bool = False
+    continue_at_s: float | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.job.pid.result(30)
+
+    def signal(self, number: signal.Signals) -> None:
+        if not self.job.is_over:
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                return
+
+
+@dataclass
+class Tally:
+    """What happened in one run or many."""
+
+    kills: int = 0
+    stops: int = 0
+    operations: int = 0
+    snapshots: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+
+
+class Crowd:
+    """Clients on one graph. `lease_s` is what all of them use."""
+
+    def __init__(self, processes: Processes, path: Path, *, lease_s: float, seed: int) -> None:
+        self.processes = processes
+        self.path = path
+        self.log = path.parent / f"{path.name}.log"
+        self.over = path.parent / f"{path.name}.over"
+        self.lease_s = lease_s
+        self.rng = random.Random(seed)
+        self.tally = Tally()
+        self.members: list[Member] = []
+        self._number = 0
+
+    def start(self, job: str, *, replaceable: bool = False, **arguments: Any) -> Member:
+        """A client called `job`; jobs that log get a name of their own."""
+        name = f"{job}{self._number}"
+        self._number += 1
+        arguments = {"uri": str(self.path), "log": str(self.log), **arguments}
+        if job == "watch":
+            arguments["until_there"] = str(self.over)
+        else:
+            arguments["client"] = name
+        environment = {"OMNIGRAPH_LEASE_S": str(self.lease_s)}
+        member = Member(name, self.processes.start(job, arguments, environment), replaceable)
+        self.members.append(member)
+        return member
+
+    def finish(self, *, timeout_s: float = 90.0) -> list[Ended]:
+        """Wait for every writer, then let watchers have their last look. How each of them ended."""
+        watchers = [m for m in self.members if m.name.startswith("watch")]
+        writers = [m for m in self.members if m not in watchers]
+        ended = [m.job.wait(timeout_s) for m in writers]
+        self.over.touch()
+        return ended + [m.job.wait(timeout_s) for m in watchers]
+
+    def attack(self, seconds: float, *, replace: Any, signals_per_s: float) -> list[Ended]:
+        """Signals at random for a while, then calm until everybody has ended. `replace(crowd)` starts a new client."""
+        began = time.monotonic()
+        ended: list[Ended] = []
+        while True:
+            now = time.monotonic()
+            writers = [m for m in self.members if not m.name.startswith("watch")]
+            for member in writers:
+                self._continue_if_due(member, now)
+                if member.job.is_over:
+                    self.members.remove(member)
+                    ended.append(self._bury(member))
+                    if now - began < seconds and member.replaceable and ended[-1].status != 0:
+                        replace(self)
+            if not writers or now - began > seconds + 60:
+                break
+            if now - began < seconds and self.rng.random() < signals_per_s * 0.01:
+                self._strike(self.rng.choice(writers))
+            time.sleep(0.01)
+        return ended + self.finish(timeout_s=30.0)
+
+    def _strike(self, member: Member) -> None:
+        if member.replaceable and not is_stopped(member.pid):
+            member.signal(self.rng.choice([signal.SIGSTOP, signal.SIGSTOP, signal.SIGKILL]))
+
+    def _continue_if_due(self, member: Member, now: float) -> None:
+        if not is_stopped(member.pid):
+            return
+        if member.continue_at_s is None:
+            self.tally.stops += 1
+            member.continue_at_s = now + self.lease_s * self.rng.choice(STOPS_IN_LEASES)
+        elif now >= member.continue_at_s:
+            member.continue_at_s = None
+            member.signal(signal.SIGCONT)
+
+    def _bury(self, member: Member) -> Ended:
+        ended = member.job.wait(5.0)
+        if ended.status == -signal.SIGKILL:
+            self.tally.kills += 1
+        return ended

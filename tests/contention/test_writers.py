@@ -1,0 +1,63 @@
+"""Eight processes on one graph, nobody dies: every write is there once, whole, in order, and readers see whole commits only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import omnigraph
+import pytest
+
+from tests.contention import world
+from tests.contention.audit import violations
+from tests.contention.conftest import NOISE_S
+from tests.contention.crowd import Crowd
+
+WRITERS = 8
+WRITES = 50
+LEASE_S = 20.0
+MakeCrowd = Callable[[float], Crowd]
+
+
+def finish(crowd: Crowd, *, branches: tuple[str, ...] = ("main",)) -> None:
+    """Everybody acknowledged everything, nobody waited for longer than a lease, and nothing is wrong."""
+    for ended in crowd.finish():
+        assert ended.acknowledged, ended
+        if "longest_s" in ended.value:
+            assert ended.value["done"] == WRITES
+            assert ended.value["longest_s"] < LEASE_S
+        if "broken" in ended.value:
+            assert ended.value["snapshots"] > 10
+            assert not ended.value["broken"]
+    assert not violations(crowd.path, crowd.log, branches=branches, wait_most_s=NOISE_S)
+
+
+@pytest.mark.parametrize("kind", ["own", "shared"])
+def test_eight_processes_on_one_branch(crowd_of: MakeCrowd, kind: str) -> None:
+    crowd = crowd_of(LEASE_S)
+    crowd.start("watch")
+    for seed in range(WRITERS):
+        crowd.start("write_keys", count=WRITES, kinds=[kind], seed=seed)
+    finish(crowd)
+    written = world.rows(omnigraph.open(crowd.path).snapshot(), "Left")
+    assert len(written) == (WRITERS * WRITES if kind == "own" else 4) + 1
+
+
+def test_eight_processes_lose_no_update_of_one_counter(crowd_of: MakeCrowd) -> None:
+    crowd = crowd_of(LEASE_S)
+    crowd.start("watch")
+    for seed in range(WRITERS):
+        crowd.start("write_keys", count=WRITES, kinds=["counted", "own", "own", "own", "own"], seed=seed)
+    finish(crowd)
+
+
+def test_eight_processes_on_eight_branches(crowd_of: MakeCrowd) -> None:
+    crowd = crowd_of(LEASE_S)
+    names = tuple(f"team/{i}" for i in range(WRITERS))
+    with omnigraph.open(crowd.path) as graph:
+        for name in names:
+            graph.create_branch(name)
+    for seed, name in enumerate(names):
+        crowd.start("write_keys", count=WRITES, kinds=["own", "counted"], branch=name, seed=seed)
+    crowd.start("watch", branch=names[0])
+    finish(crowd, branches=names)
+    assert not world.rows(omnigraph.open(crowd.path).snapshot(), "Left")
