@@ -120,8 +120,9 @@ def main() -> None:
     limit = statistics.median(limits)
     print(
         f"time against orjson alone, medians: parse {statistics.median(parses) / limit:.2f}×, "
-        f"parse and validate {statistics.median(totals) / limit:.2f}× (first round {totals[0] / limits[0]:.2f}×); bar
-    1.5×" )
+        f"parse and validate {statistics.median(totals) / limit:.2f}× "
+        f"(first round {totals[0] / limits[0]:.2f}×); bar 1.5×"
+    )
 
 
 if __name__ == "__main__":

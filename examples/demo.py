@@ -56,9 +56,8 @@ def main() -> None:
         say("3. A branch costs one small change; tables are forked when it first writes them.")
         graph.create_branch("review")
         graph.upsert({"Person": [{"name": "Barbara", "age": 50}]}, branch="review")
-        print(
-            f"  people on main: {graph.snapshot().count('Person')}, on review:
-        {graph.snapshot('review').count('Person')}" )
+        counts = {name: graph.snapshot(name).count("Person") for name in ("main", "review")}
+        print(f"  people on main: {counts['main']}, on review: {counts['review']}")
 
         say("4. The schema moves, with its rows, in one commit; other branches keep theirs.")
         text = (HERE / "people.pg").read_text()

@@ -75,7 +75,7 @@ def read_heads(table: LanceDataset) -> dict[str, Head]:
         heads, commits = _index(table)
         return _heads(heads, commits, version=table.version)
     except (KeyError, TypeError, ValueError) as error:
-        raise NotAGraph(uri=table.uri, detail=f"a row of its manifest can't be understood ({error}).") from error
+        raise NotAGraph(uri=table.uri, detail=f"its manifest can't be understood: {error}.") from error
 
 
 def pin_of(body: Mapping[str, Any], *, version: int) -> Pin:
@@ -171,9 +171,10 @@ def _heads(heads: Mapping[str, Mapping[str, Any]], commits: Mapping[str, _Commit
             recent=records,
             version=version,
         )
-    if MAIN in found:
-        rest = _unreachable([c for c in commits.values() if c.id not in placed], states)
-        found[MAIN] = replace(found[MAIN], recent=(*found[MAIN].recent, *rest))
+    if MAIN not in found:
+        raise ValueError("there is no row graph_head:main")
+    rest = _unreachable([c for c in commits.values() if c.id not in placed], states)
+    found[MAIN] = replace(found[MAIN], recent=(*found[MAIN].recent, *rest))
     return found
 
 

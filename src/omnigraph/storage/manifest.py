@@ -36,6 +36,7 @@ FORMAT_KEY = "omnigraph:internal_schema_version"
 HEAD = "head:"
 REFS = "refs"
 ROW_IDS_KEY = "omnigraph:row_ids"
+PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
 RECENT_MOST = 24
 """How many records ride in a head before they are folded into rows."""
 FULL_EVERY = 32
@@ -345,10 +346,9 @@ def schema_row(schema_id: str, schema: Schema) -> tuple[Any, ...]:
 def manifest_schema() -> pa.Schema:
     import pyarrow as pa
 
-    key = {"lance-schema:unenforced-primary-key": "true"}
     return pa.schema(
         [
-            pa.field("object_id", pa.string(), nullable=False, metadata=key),
+            pa.field("object_id", pa.string(), nullable=False, metadata=PRIMARY_KEY),
             pa.field("kind", pa.string()),
             pa.field("inc", pa.string()),
             pa.field("epoch", pa.int64()),

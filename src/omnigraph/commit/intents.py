@@ -1,0 +1,240 @@
+"""What programs of generations 1 and 2 left half-done: their intents, and how a migration settles them.
+
+    __recovery/<ulid>.json    {format, operation, kind, branch, actor, started_at_us,
+                               tables: [{table, path, fork, base, target}, …]}
+
+An intent was written before the first effect and deleted after the publish: each table was to go from version `base` to
+`target` of its line (`fork`, or the table itself). Intents are settled in the order of their names, on heads that are not published
+yet, so that each finds what the one before it decided:
+
+* published   every pin is at its target already: only the deletion was missed. A note, no commit
+* forward     otherwise, if every pin is at its base or its target and every missing target is there: the pins take the targets. The commit keeps
+              the intent's kind and actor
+* back        otherwise, and always for a change of the schema, which was published last: pins stay. On tables that
+              main writes in place a stamped Restore makes what lies above the pin harmless and Lance refuse what may still
+              come, and its version becomes the pin. Forks need none: a migrated branch never writes to an old fork. A commit
+              by the recovery actor
+* discarded   its branch is gone. A note on main
+
+A version that no intent explains is left alone: uncovered drift, which only `repair` may touch. A crash leaves the intents
+and perhaps Restores whose epoch counts as decided; settling again ends the same way, because a stamped version never
+passes for an old program's effect.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from omnigraph.commit import effect
+from omnigraph.commit.observe import Observer
+from omnigraph.commit.publish import new_commit_id
+from omnigraph.commit.stage import View
+from omnigraph.commit.stamp import Stamp
+from omnigraph.commit.ticket import Ticket
+from omnigraph.errors import BadRecoveryRecord, StorageError, UncoveredDrift
+from omnigraph.storage import lancefs
+from omnigraph.storage.layout import RECOVERY
+from omnigraph.storage.legacy import pin_of
+from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.objects import ControlObjects
+from omnigraph.storage.records import MAIN, RECOVERY_ACTOR, Head, Pin, Record, apply_delta
+from omnigraph.storage.table import Tables
+
+LAST_FORMAT = 2
+"""The newest generation that wrote intents."""
+_NAME = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\.json")
+Outcome = Literal["published", "rolled_forward", "rolled_back", "discarded"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One table of an intent. `pin` is its line at the version that the operation was to reach."""
+
+    pin: Pin
+    base: int
+
+
+@dataclass(frozen=True)
+class Intent:
+    name: str
+    kind: str
+    branch: str
+    actor: str | None
+    tables: tuple[Target, ...]
+
+    @property
+    def operation(self) -> str:
+        return self.name.removesuffix(".json")
+
+
+def read_intents(objects: ControlObjects) -> list[Intent]:
+    """Every pending intent, by name. BadRecoveryRecord for what can't be understood; it is left where it is."""
+    found = []
+    for name in sorted(e.name for e in objects.entries() if "/" not in e.name):
+        body = objects.read(name)
+        if body is not None:
+            found.append(_parse(name, body))
+    return found
+
+
+def discard_settled(objects: ControlObjects, names: Iterable[str]) -> None:
+    """Delete intents that a migration has settled, in a graph whose format has none. What else lies there stays."""
+    for name in names:
+        try:
+            body = objects.read(name) if _NAME.fullmatch(name) else None
+            if body is not None:
+                objects.delete([_parse(name, body).name])
+        except (BadRecoveryRecord, StorageError):
+            continue  # not an intent, or not now: the next sweep looks again
+
+
+def _parse(name: str, body: Mapping[str, Any]) -> Intent:
+    path = f"{RECOVERY}/{name}"
+    if not _NAME.fullmatch(name):
+        raise BadRecoveryRecord(path=path, detail="this graph's format keeps only <ulid>.json there.")
+    if not body:
+        raise BadRecoveryRecord(path=path, detail="it is not a JSON object.")
+    if isinstance(body.get("format"), int) and body["format"] > LAST_FORMAT:
+        raise BadRecoveryRecord(path=path, detail=f"it has format {body['format']}.")
+    try:
+        targets = tuple(Target(pin_of(t, version=int(t["target"])), int(t["base"])) for t in body["tables"])
+        intent = Intent(name, str(body["kind"]), str(body["branch"]), body.get("actor"), targets)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadRecoveryRecord(path=path, detail=f"a field is missing or wrong ({error}).") from error
+    if not targets or not all(0 <= t.base < t.pin.version for t in targets):
+        raise BadRecoveryRecord(path=path, detail="its tables have no versions to go to.")
+    return intent
+
+
+def settle_intents(
+    manifest: Manifest, heads: Mapping[str, Head], intents: Iterable[Intent], *, observe: Observer
+) -> dict[str, Head]:
+    """The heads after every intent has been settled. Nothing is published here; EffectMissed means: try again."""
+    settled = dict(heads)
+    intents = list(intents)
+    covered: dict[str, int] = {}
+    for target in (t for intent in intents for t in intent.tables):
+        covered[target.pin.path] = max(target.pin.version, covered.get(target.pin.path, 0))
+    for intent in intents:
+        observe("recover")
+        branch = intent.branch if intent.branch in settled else MAIN
+        settled[branch] = _Settling(manifest, heads[branch], settled[branch], intent, covered, observe).settle()
+    return settled
+
+
+class _Settling:
+    """One intent, on one branch."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        old: Head,
+        head: Head,
+        intent: Intent,
+        covered: Mapping[str, int],
+        observe: Observer,
+    ) -> None:
+        self.head = head
+        self.intent = intent
+        self.covered = covered
+        self.observe = observe
+        tables = Tables(manifest.location)
+        pins = manifest.pins(head)
+        self.view = View(head=head, pins=pins, schema=manifest.schema(head.schema), tables=tables)
+        # The old head's epoch is decided in every outcome of the migration, so whatever carries it is a leftover.
+        names = tuple(t.pin.table for t in intent.tables)
+        self.ticket = Ticket(head.incarnation, old.epoch, 0, intent.operation, names, intent.kind)
+
+    def settle(self) -> Head:
+        missing = [t for t in self.intent.tables if not self._is_published(t)]
+        if self.intent.branch != self.head.branch:
+            return self._decided("discarded", {})
+        if not missing:
+            return self._decided("published", {})
+        if not self.intent.kind.startswith("schema") and all(self._has_landed(t) for t in missing):
+            self._secure(missing)
+            return self._decided("rolled_forward", {t.pin.table: t.pin for t in missing})
+        return self._decided("rolled_back", self._restored())
+
+    def _is_published(self, target: Target) -> bool:
+        pin = self.view.pins.get(target.pin.table)
+        return pin is not None and pin.path == target.pin.path and pin.version >= target.pin.version
+
+    def _has_landed(self, target: Target) -> bool:
+        """Whether the line goes from the pin to the target by versions that no door of today made."""
+        pin = self.view.pins.get(target.pin.table)
+        if pin is None or pin.root != target.pin.root or pin.version != target.base:
+            return False
+        try:
+            line = lancefs.open_table(
+                self.view.tables.location, self._uri(target.pin), version=target.pin.version
+            )
+        except lancefs.TableMissing:
+            return False
+        steps = range(target.base + 1, target.pin.version + 1)
+        return all(Stamp.parse(lancefs.stamp_of(line, v)) is None for v in steps)
+
+    def _uri(self, pin: Pin) -> str:
+        return self.view.tables.location.join(pin.path)
+
+    def _secure(self, targets: Iterable[Target]) -> None:
+        plan = {
+            t.pin.table: {"pin": t.pin.at(t.base).to_json(), "steps": t.pin.version - t.base} for t in targets
+        }
+        effect.secure_effects(self.view.tables, {"tables": plan})
+
+    def _restored(self) -> dict[str, Pin]:
+        restored: dict[str, Pin] = {}
+        for target in self.intent.tables:
+            pin = self.view.pins.get(target.pin.table)
+            if pin is None or pin.path != target.pin.path or not self.view.owns(pin):
+                continue
+            lancefs.mend_torn(self.view.tables.location, self._uri(pin), above=pin.version)
+            newest = self.view.tables.newest(pin)
+            above = lancefs.stamps_above(newest, pin.version)
+            if any(v > self.covered[pin.path] and Stamp.parse(text) is None for v, text in above):
+                continue
+            try:
+                restored[pin.table] = effect.restore(
+                    self.view, pin, self.ticket, attempt=0, newest_version=newest.version, observe=self.observe
+                )
+            except UncoveredDrift:
+                continue
+        return restored
+
+    def _decided(self, outcome: Outcome, delta: Mapping[str, Pin]) -> Head:
+        """The head moved over the record of this decision."""
+        head, intent = self.head, self.intent
+        has_commit = outcome in ("rolled_forward", "rolled_back")
+        forward = outcome == "rolled_forward"
+        note = {"outcome": outcome, "kind": intent.kind, "operation": intent.operation, "branch": intent.branch}
+        record = Record(
+            branch=head.branch,
+            incarnation=head.incarnation,
+            epoch=head.epoch + 1,
+            commit=new_commit_id() if has_commit else None,
+            parent=head.commit,
+            kind=intent.kind if forward else "recovery",
+            actor=intent.actor if forward else RECOVERY_ACTOR,
+            created_at_us=time.time_ns() // 1000,
+            schema=head.schema,
+            delta=dict(delta),
+            depth=head.depth + has_commit,
+            nonce=intent.operation,
+            recovery={**note, "by": RECOVERY_ACTOR, "actor": intent.actor},
+            based_on=head.version,
+        )
+        pins: dict[str, Pin | None] = {**head.pins, **delta}
+        return replace(
+            head,
+            commit=record.commit or head.commit,
+            parent=head.commit if has_commit else head.parent,
+            epoch=record.epoch,
+            pins=pins if head.base is not None else dict(apply_delta({}, pins)),
+            recent=(*head.recent, record),
+            depth=record.depth,
+        )

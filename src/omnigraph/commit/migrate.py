@@ -1,0 +1,65 @@
+"""The first write on an older graph brings it to the current format; every later one finds that done.
+
+1. refuse   a graph of a newer format, and one with an intent that can't be understood: nothing is touched
+2. step     from the format found to the next one, until it is the current one; 2 → 3 settles pending intents
+3. delete   the settled intents; a crash before this leaves them to the door's next sweep
+
+Any number of processes may do this at once: each step is decided by one compare-and-swap of the stamp, and whoever loses it
+reads again. Programs of older generations know nothing of this: they must not be writing meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import suppress
+
+from omnigraph.commit.effect import EffectMissed
+from omnigraph.commit.intents import discard_settled, read_intents, settle_intents
+from omnigraph.commit.observe import Observer, silent
+from omnigraph.errors import StorageError, WriterBusy
+from omnigraph.storage.durable import NotDurable
+from omnigraph.storage.manifest import FORMAT, Manifest, SwapLost
+from omnigraph.storage.migrate import Heads, to_three, to_two
+from omnigraph.storage.objects import ControlObjects
+from omnigraph.storage.records import MAIN
+
+TRIES_MOST = 20
+FAILURES_MOST = 6
+
+
+def require_current(manifest: Manifest, *, observe: Observer = silent) -> None:
+    """Make sure that the graph has the current format before anything is written to it."""
+    failures = 0
+    for turn in range(TRIES_MOST):
+        found = manifest.require_writable()
+        if found == FORMAT:
+            return
+        try:
+            _step(manifest, found, observe)
+        except (SwapLost, EffectMissed):
+            time.sleep(random.uniform(0.0, 0.01) * turn)
+        except NotDurable:
+            raise
+        except StorageError:
+            failures += 1
+            if failures == FAILURES_MOST:
+                raise
+            time.sleep(0.05 * 2**failures)
+    raise WriterBusy(branch=MAIN, waited_s=0.0)
+
+
+def _step(manifest: Manifest, found: int, observe: Observer) -> None:
+    objects = ControlObjects(manifest.location)
+    intents = read_intents(objects)
+    observe("migrate")
+    if found == 1:
+        to_two(manifest)
+        return
+
+    def settle(heads: Heads) -> Heads:
+        return settle_intents(manifest, heads, intents, observe=observe)
+
+    to_three(manifest, settle=settle)
+    with suppress(StorageError):  # the next sweep looks again
+        discard_settled(objects, [intent.name for intent in intents])
