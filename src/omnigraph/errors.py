@@ -185,6 +185,11 @@ class UnknownProperty(InputError):
     text = "{table_key} has no property named {property!r}."
     remedy_text = "Run `omnigraph schema show` for the properties that exist."
 
+    @property
+    def remedy(self) -> str:
+        suggestion = self.fields.get("suggestion")
+        return super().remedy if suggestion is None else f"Did you mean {suggestion!r}? {super().remedy}"
+
 
 class FileUnreadable(InputError):
     condition = "file_unreadable"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.language.schema import Schema, parse_schema, render
-from omnigraph.language.schema.show import describe, literal
+from omnigraph.language.schema.show import literal
 from tests.language.schema.texts import EVERYTHING
 
 CANONICAL = r"""interface Named {
@@ -66,12 +66,6 @@ def test_what_comes_from_interfaces_is_repeated_only_where_it_differs() -> None:
     assert render(parse_schema(text)).split("\n\n")[1] == (
         'node N implements I {\n  a: I32 @index\n  b: I32 @x @description("b")\n  c: I32\n}\n'
     )
-
-
-def test_one_type_is_described_with_all_it_has() -> None:
-    schema = parse_schema("interface I { a: I32 @index } node N implements I {} edge E: N -> N { b: I32 }")
-    assert describe(schema.node["N"]) == "node N {\n  a: I32 @index\n}"
-    assert describe(schema.edge["E"]) == "edge E: N -> N {\n  b: I32\n}"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from omnigraph.language.schema.model import (
     Annotation,
     Constraint,
     EdgeType,
-    EntityType,
     InterfaceType,
     Literal_,
     NodeType,
@@ -131,10 +130,3 @@ def literal(value: Literal_) -> str:
     return (
         '"' + "".join(_ESCAPED.get(c) or (c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}") for c in value) + '"'
     )
-
-
-def describe(t: EntityType) -> str:
-    """One type alone, as canonical text with everything it has from its interfaces written out."""
-    if isinstance(t, EdgeType):
-        return _edge(t)
-    return _node(NodeType(t.name, t.properties, t.constraints, (), t.annotations), {})
