@@ -117,9 +117,7 @@ def _turns(count: int, until: float) -> Iterator[int]:
         yield i
 
 
-def _one(
-    graph: Any, said: Log, kind: str, key: str, written: str, i: int, operation: str, branch: str
-) -> bool:
+def _one(graph: Any, said: Log, kind: str, key: str, written: str, i: int, operation: str, branch: str) -> bool:
     from omnigraph.errors import OmnigraphError, ReadSetConflict
 
     about = {"branch": branch, "n": i, "operation": world.COUNTED + key if kind == "counted" else operation}
@@ -146,8 +144,43 @@ def shift_clock(seconds: float) -> None:
     time.time_ns = lambda: real_ns() + int(seconds * 1e9)
 
 
+def signal_at(phase: str, occurrence: int, number: int) -> Callable[[str], None]:
+    """An observer that sends this process a signal before the given occurrence of a phase, once."""
+    left = itertools.count(-occurrence + 1)
+
+    def observe(name: str) -> None:
+        if name == phase and next(left) == 0:
+            os.kill(os.getpid(), number)
+
+    return observe
+
+
 @job
-def watch(uri: str, log: str, *, branch: str = "main", until_there: str, pause_s: float = 0.02) -> dict[str, Any]:
+def write_one(
+    uri: str,
+    log: str,
+    client: str,
+    *,
+    key: str,
+    n: int = 0,
+    branch: str = "main",
+    counted: bool = False,
+    phase: str = "",
+    occurrence: int = 1,
+    number: int = signal.SIGKILL,
+) -> float:
+    """One write, by a process that is stopped or killed on its way. How long it took."""
+    import omnigraph
+
+    graph = omnigraph.open(uri, observer=signal_at(phase, occurrence, number))
+    began = time.monotonic()
+    kind = "counted" if counted else "own"
+    _one(graph, Log(log, client), kind, key, world.COUNTED + key if counted else key, n, f"{client}-{n}", branch)
+    return time.monotonic() - began
+
+
+@job
+def watch(uri: str, log: str, *, branch: str = "main", until_there: str, pause_s: float = 0.15) -> dict[str, Any]:
     """Take snapshots until the file `until_there` exists; every one must be whole, and hold what had been promised."""
     import omnigraph
 

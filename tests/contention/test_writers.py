@@ -14,19 +14,20 @@ from tests.contention.crowd import Crowd
 
 WRITERS = 8
 WRITES = 50
+COUNTS = 12
 LEASE_S = 20.0
 MakeCrowd = Callable[[float], Crowd]
 
 
-def finish(crowd: Crowd, *, branches: tuple[str, ...] = ("main",)) -> None:
+def finish(crowd: Crowd, *, writes: int = WRITES, branches: tuple[str, ...] = ("main",)) -> None:
     """Everybody acknowledged everything, nobody waited for longer than a lease, and nothing is wrong."""
     for ended in crowd.finish():
         assert ended.acknowledged, ended
         if "longest_s" in ended.value:
-            assert ended.value["done"] == WRITES
+            assert ended.value["done"] == writes
             assert ended.value["longest_s"] < LEASE_S
         if "broken" in ended.value:
-            assert ended.value["snapshots"] > 10
+            assert ended.value["snapshots"] > 5
             assert not ended.value["broken"]
     assert not violations(crowd.path, crowd.log, branches=branches, wait_most_s=NOISE_S)
 
@@ -46,8 +47,8 @@ def test_eight_processes_lose_no_update_of_one_counter(crowd_of: MakeCrowd) -> N
     crowd = crowd_of(LEASE_S)
     crowd.start("watch")
     for seed in range(WRITERS):
-        crowd.start("write_keys", count=WRITES, kinds=["counted", "own", "own", "own", "own"], seed=seed)
-    finish(crowd)
+        crowd.start("write_keys", count=COUNTS, kinds=["counted"], seed=seed)
+    finish(crowd, writes=COUNTS)
 
 
 def test_eight_processes_on_eight_branches(crowd_of: MakeCrowd) -> None:

@@ -30,7 +30,9 @@ from tests.faults.s3server import S3Server
 from tests.faults.verbs import VERBS, Verb, by_name
 
 Bench = S3Bench | DiskBench
-JOBS_AT_ONCE = 4
+# More than there are cores: freezes and refused requests mostly wait.
+JOBS_AT_ONCE = 6
+PROBLEM_CHARACTERS_MOST = 600
 STORES = ("s3", "disk")
 
 
@@ -71,7 +73,7 @@ class Report:
         for result in self.violations:
             struck = result.struck or "nothing"
             lines.append(f"  {result.case.replay}   # struck {struck}")
-            lines += [f"      {problem}" for problem in result.judgement.problems]
+            lines += [f"      {problem[:PROBLEM_CHARACTERS_MOST]}" for problem in result.judgement.problems]
         return "\n".join(lines)
 
     def slowest(self) -> str:
@@ -188,7 +190,9 @@ def main() -> int:
                 return [case for case in found if options.k in (None, case.k)]
 
             whole.results += torture(bench, chosen, cases).results
-    print(f"in all: {whole.text()}")
+    print(f"in all {whole.text().partition(chr(10))[0]}")
+    for result in whole.violations:
+        print(f"  {result.case.replay}")
     return 1 if whole.violations else 0
 
 

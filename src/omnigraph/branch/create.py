@@ -14,6 +14,7 @@ import secrets
 from dataclasses import replace
 
 from omnigraph.branch.names import require_free, require_name
+from omnigraph.commit.migrate import require_current
 from omnigraph.errors import BranchNotFound, PreconditionFailed, StorageError, WriterBusy
 from omnigraph.storage.manifest import HEAD, REFS, Manifest, SwapLost, fresh_incarnation
 from omnigraph.storage.records import Head
@@ -24,7 +25,7 @@ TRIES_MOST = 20
 def create_branch(manifest: Manifest, name: str, *, from_branch: str, if_commit: str | None = None) -> Head:
     """The head of the new branch, which stands where `from_branch` stands."""
     require_name(name)
-    manifest.require_writable()
+    require_current(manifest)
     incarnation = fresh_incarnation()
     for _ in range(TRIES_MOST):
         heads = manifest.heads()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import secrets
 
 from omnigraph.commit.door import Door
+from omnigraph.commit.migrate import require_current
 from omnigraph.errors import BranchInUse, BranchNotFound, WriterBusy
 from omnigraph.storage.manifest import REFS, SwapLost
 from omnigraph.storage.records import MAIN, Head
@@ -24,7 +25,7 @@ TRIES_MOST = 20
 def delete_branch(door: Door, name: str) -> Head:
     """The head that the branch had."""
     manifest = door.manifest
-    manifest.require_writable()
+    require_current(manifest, observe=door.observe)
     tried: Head | None = None
     for _ in range(TRIES_MOST):
         heads = manifest.heads()

@@ -46,7 +46,9 @@ def describe(error: BaseException) -> Failure:
         )
     if isinstance(error, OSError):
         # The world's doing and not a bug: stdout on a full disk, above all.
-        known = StorageError(doing="reading or writing", detail=error.strerror or str(error))
+        reason = error.strerror or str(error)
+        detail = f"{error.filename}: {reason}" if error.filename is not None else reason
+        known = StorageError(doing="reading or writing", detail=detail)
         return Failure(known.condition, known.message, known.remedy)
     return Failure(
         "internal_error",

@@ -5,12 +5,13 @@ Local paths are shown as absolute ones, so that the echo of a write leaves no do
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.errors import UnsupportedStore, UsageError
+from omnigraph.errors import NotAGraph, UnsupportedStore, UsageError
 from omnigraph.storage.layout import locate
 
 if TYPE_CHECKING:
@@ -37,7 +38,18 @@ def resolve(uri: str | None, store: str | None) -> Target:
         right = f"{typo.group(1).lower()}://"
         raise UnsupportedStore(uri=address, detail=f"a URI of this kind begins with {right}")
     location = locate(address)
+    if location.is_local:
+        _refuse_file(location.uri)
     return Target(uri=location.uri, is_local=location.is_local)
+
+
+def _refuse_file(path: str) -> None:
+    """A file where a folder should be is a slip of the user, not of the store."""
+    at = path
+    while not os.path.lexists(at):
+        at = os.path.dirname(at)
+    if os.path.isfile(at):
+        raise NotAGraph(uri=path, detail=f"{at} is a file, and a graph is a folder.")
 
 
 def resolve_with(words: Sequence[str], store: str | None, *, name: str) -> tuple[Target, str]:

@@ -25,6 +25,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.commit import effect
+from omnigraph.commit.intents import discard_settled
+from omnigraph.commit.migrate import require_current
 from omnigraph.commit.observe import Observer, silent
 from omnigraph.commit.publish import abort_record, commit_record, publish
 from omnigraph.commit.recover import settle
@@ -122,7 +124,7 @@ class Door:
     def run(self, operation: Operation, request: Request) -> Outcome:
         """Bring one operation through: acknowledged exactly once, or an error and no effect."""
         with self.lock:
-            self.manifest.require_writable()
+            require_current(self.manifest, observe=self.observe)
             self._sweep_sometimes()
             deadline = time.monotonic() + write_timeout_s()
             prepared: Prepared | None = None
@@ -191,7 +193,8 @@ class Door:
 
     def sweep(self) -> None:
         """Delete control objects of decided epochs, whoever left them."""
-        self.tickets.sweep(lambda: {h.incarnation: h.epoch for h in self.manifest.heads().values()})
+        loose = self.tickets.sweep(lambda: {h.incarnation: h.epoch for h in self.manifest.heads().values()})
+        discard_settled(self.tickets.objects, loose)
 
     # ---- waiting and settling ----------------------------------------------------------------------------------------
 

@@ -4,21 +4,21 @@
                                tables: [{table, path, fork, base, target}, …]}
 
 An intent was written before the first effect and deleted after the publish: each table was to go from version `base` to
-`target` of its line (`fork`, or the table itself). Intents are settled in the order of their names, on heads that are not published
-yet, so that each finds what the one before it decided:
+`target` of its line (`fork`, or the table itself). Intents are settled in the order of their names, on heads that are
+not published yet, so that each finds what the one before it decided:
 
 * published   every pin is at its target already: only the deletion was missed. A note, no commit
-* forward     otherwise, if every pin is at its base or its target and every missing target is there: the pins take the targets. The commit keeps
-              the intent's kind and actor
-* back        otherwise, and always for a change of the schema, which was published last: pins stay. On tables that
-              main writes in place a stamped Restore makes what lies above the pin harmless and Lance refuse what may still
-              come, and its version becomes the pin. Forks need none: a migrated branch never writes to an old fork. A commit
-              by the recovery actor
+* forward     otherwise, if every other pin is at its base and its target is there: the pins take the targets. The
+              commit keeps the intent's kind and actor
+* back        otherwise, and always for a change of the schema, which was published last: pins stay. On tables that main
+              writes in place a stamped Restore makes what lies above the pin harmless and Lance refuse what may still
+              come, and its version becomes the pin. Forks need none: a migrated branch never writes to an old fork.
+              A commit by the recovery actor
 * discarded   its branch is gone. A note on main
 
-A version that no intent explains is left alone: uncovered drift, which only `repair` may touch. A crash leaves the intents
-and perhaps Restores whose epoch counts as decided; settling again ends the same way, because a stamped version never
-passes for an old program's effect.
+A version that no intent explains is left alone: uncovered drift, which only `repair` may touch. A crash leaves the
+intents and perhaps Restores whose epoch counts as decided; settling again ends the same way, because a stamped version
+never passes for an old program's effect.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -46,7 +47,10 @@ from omnigraph.storage.table import Tables
 
 LAST_FORMAT = 2
 """The newest generation that wrote intents."""
+SCHEMA_KIND = "schema_apply"
 _NAME = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\.json")
+_HALF_WRITTEN = re.compile(rf"{_NAME.pattern}#\d+")
+"""What a crash inside the store's own write leaves on a local disk: an intent that never came to be."""
 Outcome = Literal["published", "rolled_forward", "rolled_back", "discarded"]
 
 
@@ -74,22 +78,24 @@ class Intent:
 def read_intents(objects: ControlObjects) -> list[Intent]:
     """Every pending intent, by name. BadRecoveryRecord for what can't be understood; it is left where it is."""
     found = []
-    for name in sorted(e.name for e in objects.entries() if "/" not in e.name):
-        body = objects.read(name)
+    for name in _loose(objects):
+        body = None if _HALF_WRITTEN.fullmatch(name) else objects.read(name)
         if body is not None:
             found.append(_parse(name, body))
     return found
 
 
-def discard_settled(objects: ControlObjects, names: Iterable[str]) -> None:
+def discard_settled(objects: ControlObjects, names: Iterable[str] | None = None) -> None:
     """Delete intents that a migration has settled, in a graph whose format has none. What else lies there stays."""
-    for name in names:
-        try:
-            body = objects.read(name) if _NAME.fullmatch(name) else None
-            if body is not None:
-                objects.delete([_parse(name, body).name])
-        except (BadRecoveryRecord, StorageError):
-            continue  # not an intent, or not now: the next sweep looks again
+    for name in _loose(objects) if names is None else names:
+        with suppress(BadRecoveryRecord, StorageError):  # not an intent, or not now: the next sweep looks again
+            if not _HALF_WRITTEN.fullmatch(name):
+                _parse(name, objects.read(name) or {})
+            objects.delete([name])
+
+
+def _loose(objects: ControlObjects) -> list[str]:
+    return sorted(e.name for e in objects.entries() if "/" not in e.name)
 
 
 def _parse(name: str, body: Mapping[str, Any]) -> Intent:
@@ -119,92 +125,91 @@ def settle_intents(
     covered: dict[str, int] = {}
     for target in (t for intent in intents for t in intent.tables):
         covered[target.pin.path] = max(target.pin.version, covered.get(target.pin.path, 0))
+    fenced: set[str] = set()
     for intent in intents:
         observe("recover")
         branch = intent.branch if intent.branch in settled else MAIN
-        settled[branch] = _Settling(manifest, heads[branch], settled[branch], intent, covered, observe).settle()
+        settling = _Settling(manifest, settled[branch], intent, covered, fenced, observe)
+        settled[branch] = settling.settle(decided_epoch=heads[branch].epoch)
     return settled
 
 
 class _Settling:
-    """One intent, on one branch."""
+    """One intent, on one branch. `covered` is how far intents explain each line, `fenced` which ones were restored."""
 
     def __init__(
         self,
         manifest: Manifest,
-        old: Head,
         head: Head,
         intent: Intent,
         covered: Mapping[str, int],
+        fenced: set[str],
         observe: Observer,
     ) -> None:
         self.head = head
         self.intent = intent
         self.covered = covered
+        self.fenced = fenced
         self.observe = observe
         tables = Tables(manifest.location)
-        pins = manifest.pins(head)
-        self.view = View(head=head, pins=pins, schema=manifest.schema(head.schema), tables=tables)
-        # The old head's epoch is decided in every outcome of the migration, so whatever carries it is a leftover.
-        names = tuple(t.pin.table for t in intent.tables)
-        self.ticket = Ticket(head.incarnation, old.epoch, 0, intent.operation, names, intent.kind)
+        self.view = View(head=head, pins=manifest.pins(head), manifest=manifest, tables=tables)
 
-    def settle(self) -> Head:
-        missing = [t for t in self.intent.tables if not self._is_published(t)]
+    def settle(self, *, decided_epoch: int) -> Head:
         if self.intent.branch != self.head.branch:
             return self._decided("discarded", {})
+        missing = [t for t in self.intent.tables if not self._is_published(t)]
         if not missing:
             return self._decided("published", {})
-        if not self.intent.kind.startswith("schema") and all(self._has_landed(t) for t in missing):
+        if self.intent.kind != SCHEMA_KIND and all(self._has_landed(t) for t in missing):
             self._secure(missing)
             return self._decided("rolled_forward", {t.pin.table: t.pin for t in missing})
-        return self._decided("rolled_back", self._restored())
+        return self._decided("rolled_back", self._restored(decided_epoch))
 
     def _is_published(self, target: Target) -> bool:
         pin = self.view.pins.get(target.pin.table)
-        return pin is not None and pin.path == target.pin.path and pin.version >= target.pin.version
+        if pin is None or pin.path != target.pin.path or pin.path in self.fenced:
+            return False
+        return pin.version >= target.pin.version
 
     def _has_landed(self, target: Target) -> bool:
         """Whether the line goes from the pin to the target by versions that no door of today made."""
         pin = self.view.pins.get(target.pin.table)
-        if pin is None or pin.root != target.pin.root or pin.version != target.base:
+        if pin is None or pin.root != target.pin.root or pin.version != target.base or pin.path in self.fenced:
             return False
+        location = self.view.tables.location
         try:
-            line = lancefs.open_table(
-                self.view.tables.location, self._uri(target.pin), version=target.pin.version
-            )
+            line = lancefs.open_table(location, location.join(target.pin.path), version=target.pin.version)
         except lancefs.TableMissing:
             return False
         steps = range(target.base + 1, target.pin.version + 1)
         return all(Stamp.parse(lancefs.stamp_of(line, v)) is None for v in steps)
 
-    def _uri(self, pin: Pin) -> str:
-        return self.view.tables.location.join(pin.path)
-
     def _secure(self, targets: Iterable[Target]) -> None:
-        plan = {
-            t.pin.table: {"pin": t.pin.at(t.base).to_json(), "steps": t.pin.version - t.base} for t in targets
-        }
+        plan = {t.pin.table: {"pin": t.pin.at(t.base).to_json(), "steps": t.pin.version - t.base} for t in targets}
         effect.secure_effects(self.view.tables, {"tables": plan})
 
-    def _restored(self) -> dict[str, Pin]:
+    def _restored(self, decided_epoch: int) -> dict[str, Pin]:
+        # The old head's epoch is decided in every outcome of the migration, so whatever carries it is a leftover.
+        names = tuple(t.pin.table for t in self.intent.tables)
+        ticket = Ticket(self.head.incarnation, decided_epoch, 0, self.intent.operation, names, self.intent.kind)
         restored: dict[str, Pin] = {}
-        for target in self.intent.tables:
-            pin = self.view.pins.get(target.pin.table)
-            if pin is None or pin.path != target.pin.path or not self.view.owns(pin):
+        for name in names:
+            pin = self.view.pins.get(name)
+            if pin is None or not self.view.owns(pin) or pin.path not in self.covered or pin.path in self.fenced:
                 continue
-            lancefs.mend_torn(self.view.tables.location, self._uri(pin), above=pin.version)
-            newest = self.view.tables.newest(pin)
-            above = lancefs.stamps_above(newest, pin.version)
-            if any(v > self.covered[pin.path] and Stamp.parse(text) is None for v, text in above):
-                continue
-            try:
-                restored[pin.table] = effect.restore(
-                    self.view, pin, self.ticket, attempt=0, newest_version=newest.version, observe=self.observe
-                )
-            except UncoveredDrift:
-                continue
+            with suppress(UncoveredDrift):
+                restored[name] = self._fence(pin, ticket)
+                self.fenced.add(pin.path)
         return restored
+
+    def _fence(self, pin: Pin, ticket: Ticket) -> Pin:
+        tables = self.view.tables
+        lancefs.mend_torn(tables.location, tables.location.join(pin.path), above=pin.version)
+        newest = tables.newest(pin)
+        for version, text in lancefs.stamps_above(newest, pin.version):
+            if version > self.covered[pin.path] and Stamp.parse(text) is None:
+                raise UncoveredDrift(table_key=pin.table, manifest_version=pin.version, lance_head_version=version)
+        return effect.restore(self.view, pin, ticket, attempt=0, newest_version=newest.version, observe=self.observe)
 
     def _decided(self, outcome: Outcome, delta: Mapping[str, Pin]) -> Head:
         """The head moved over the record of this decision."""

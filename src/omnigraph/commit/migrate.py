@@ -4,8 +4,8 @@
 2. step     from the format found to the next one, until it is the current one; 2 → 3 settles pending intents
 3. delete   the settled intents; a crash before this leaves them to the door's next sweep
 
-Any number of processes may do this at once: each step is decided by one compare-and-swap of the stamp, and whoever loses it
-reads again. Programs of older generations know nothing of this: they must not be writing meanwhile.
+Any number of processes may do this at once: each step is decided by one compare-and-swap of the stamp, and whoever
+loses it reads again. Programs of older generations know nothing of this: they must not be writing meanwhile.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from contextlib import suppress
 from omnigraph.commit.effect import EffectMissed
 from omnigraph.commit.intents import discard_settled, read_intents, settle_intents
 from omnigraph.commit.observe import Observer, silent
-from omnigraph.errors import StorageError, WriterBusy
+from omnigraph.errors import StorageError
 from omnigraph.storage.durable import NotDurable
 from omnigraph.storage.manifest import FORMAT, Manifest, SwapLost
-from omnigraph.storage.migrate import Heads, to_three, to_two
+from omnigraph.storage.migrate import to_three, to_two
 from omnigraph.storage.objects import ControlObjects
-from omnigraph.storage.records import MAIN
 
 TRIES_MOST = 20
 FAILURES_MOST = 6
@@ -31,13 +30,17 @@ FAILURES_MOST = 6
 def require_current(manifest: Manifest, *, observe: Observer = silent) -> None:
     """Make sure that the graph has the current format before anything is written to it."""
     failures = 0
+    trouble: Exception | None = None
     for turn in range(TRIES_MOST):
         found = manifest.require_writable()
         if found == FORMAT:
+            if turn:
+                _discard(manifest)
             return
         try:
             _step(manifest, found, observe)
-        except (SwapLost, EffectMissed):
+        except (SwapLost, EffectMissed) as error:
+            trouble = error
             time.sleep(random.uniform(0.0, 0.01) * turn)
         except NotDurable:
             raise
@@ -46,20 +49,18 @@ def require_current(manifest: Manifest, *, observe: Observer = silent) -> None:
             if failures == FAILURES_MOST:
                 raise
             time.sleep(0.05 * 2**failures)
-    raise WriterBusy(branch=MAIN, waited_s=0.0)
+    raise StorageError(doing=f"migrating the graph to format {FORMAT}", detail=str(trouble))
 
 
 def _step(manifest: Manifest, found: int, observe: Observer) -> None:
-    objects = ControlObjects(manifest.location)
-    intents = read_intents(objects)
+    intents = read_intents(ControlObjects(manifest.location))
     observe("migrate")
     if found == 1:
         to_two(manifest)
-        return
+    else:
+        to_three(manifest, settle=lambda heads: settle_intents(manifest, heads, intents, observe=observe))
 
-    def settle(heads: Heads) -> Heads:
-        return settle_intents(manifest, heads, intents, observe=observe)
 
-    to_three(manifest, settle=settle)
+def _discard(manifest: Manifest) -> None:
     with suppress(StorageError):  # the next sweep looks again
-        discard_settled(objects, [intent.name for intent in intents])
+        discard_settled(ControlObjects(manifest.location))

@@ -12,6 +12,7 @@ from typing import Final
 Observer = Callable[[str], None]
 
 PHASES: Final = (
+    "migrate",  # before each step of a format migration
     "prepare",  # before heavy work on a snapshot
     "ticket",  # before the ticket is created
     "check",  # the ticket is held; before comparing what was read with what is

@@ -151,14 +151,18 @@ class Tickets:
         except StorageError:
             return
 
-    def sweep(self, decided: Callable[[], Mapping[str, int]]) -> None:
+    def sweep(self, decided: Callable[[], Mapping[str, int]]) -> list[str]:
         """Delete every object of a decided epoch, and of branch incarnations that no longer exist.
+
+        Returns the names of loose objects, which belong to no branch: tickets are never among them.
 
         The objects are listed before the heads are read: an incarnation that is listed and has no head was deleted.
         """
-        entries = [e for e in self.objects.entries() if "/" in e.name]
+        listed = self.objects.entries()
+        entries = [e for e in listed if "/" in e.name]
+        loose = [e.name for e in listed if "/" not in e.name]
         if not entries:
-            return
+            return loose
         epochs = decided()
         for entry in entries:
             epoch = epoch_of(entry.name)
@@ -168,6 +172,7 @@ class Tickets:
                     self.objects.delete([entry.name])
         for folder in {e.name.partition("/")[0] for e in entries}:
             self.objects.forget_folder(folder)
+        return loose
 
 
 def _ticket(incarnation: str, epoch: int, claimant: int, first: Mapping[str, Any]) -> Ticket:

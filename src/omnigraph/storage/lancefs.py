@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STAMP = "omnigraph"
 _MANIFEST_MARK = b"LANC"
-_MISSING = re.compile(r"not found|no such file|does not exist", re.IGNORECASE)
+_MISSING = re.compile(r"not found|no such file|does not exist|not a directory", re.IGNORECASE)
 
 
 class TableMissing(Exception):

@@ -3,25 +3,26 @@
 The manifest of every generation has the same columns (object_id, kind, inc, epoch, name, body). In generations 1 and 2
 `inc` is null, `epoch` is the number of the publish that wrote the row, `name` is the branch, and `body` is JSON:
 
-    graph_head:<branch>                   {commit, schema, from}: where the branch stands and which branch it was made
-                                          from; `commit` is null once the branch is deleted
-    graph_commit:<commit>                 {commit, parent, merged_parent, actor, kind, created_at_us, schema,
-                                          manifest_version}
+    graph_head:<branch>               {commit, schema, from}: where the branch stands and which branch it was made from;
+                                      `commit` is null once the branch is deleted
+    graph_commit:<commit>             {commit, parent, merged_parent, actor, kind, created_at_us, schema,
+                                      manifest_version}
     table_version:<branch>:<path>[/tree/<fork>]:<version>
-                                          {commit, table, path, fork, version}: the commit published this version
-    table_tombstone:<branch>:<path>       {commit, table, path}: from this commit on the lifetime of the table at this path
-                                          is over
-    schema:<id>                           an accepted schema, as today
+                                      {commit, table, path, fork, version}: the commit published this version
+    table_tombstone:<branch>:<path>   {commit, table, path}: from this commit on the lifetime of the table at this path
+                                      is over
+    schema:<id>                       an accepted schema, as today
 
-Generation 1 has no stamp and no primary key on `object_id`; generation 2 has the stamp "2" and the key. Both append a row
-or replace one in place, so the newest row of a head (the highest number, then the last one) wins.
+The kind of a row is its id up to the colon. Generation 1 has no stamp and no primary key on `object_id`; generation 2
+has the stamp "2" and the key. Rows are appended or replaced, so of several rows of one head the newest (the highest
+number, then the last one) wins.
 
 1. index    rows by the commit that they belong to
-2. replay   parents before children: what each commit changed. A tombstone hides its own lifetime for good, also from rows that
-            come later, and no other: a type that is added again has another path
+2. replay   parents before children: what each commit changed. A tombstone hides its own lifetime for good, also from
+            rows that come later, and no other: a type that is added again has another path
 3. number   the commits of a live branch from the oldest to its head, as epochs of one incarnation. The incarnation is
             derived from the branch's name, so that whoever migrates the graph, once or twice, finds the same numbers
-4. heads    as of today, except that `recent` holds every record: then whatever asks a head needs no rows of today's shape
+4. heads    as of today, except that `recent` holds every record: whatever asks a head needs no rows of today's shape
 
 A migration (storage/migrate.py) writes down exactly these values.
 """
@@ -35,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from omnigraph.errors import NotAGraph
+from omnigraph.errors import NotAGraph, StorageError
 from omnigraph.storage.layout import table_folder
 from omnigraph.storage.manifest import FULL_EVERY
 from omnigraph.storage.records import MAIN, Delta, Head, Pin, Record, apply_delta
@@ -74,6 +75,8 @@ def read_heads(table: LanceDataset) -> dict[str, Head]:
     try:
         heads, commits = _index(table)
         return _heads(heads, commits, version=table.version)
+    except OSError as error:
+        raise StorageError(doing="reading the manifest's rows", detail=str(error)) from error
     except (KeyError, TypeError, ValueError) as error:
         raise NotAGraph(uri=table.uri, detail=f"its manifest can't be understood: {error}.") from error
 
@@ -155,7 +158,7 @@ def _heads(heads: Mapping[str, Mapping[str, Any]], commits: Mapping[str, _Commit
         first = 0 if base is None else 1
         incarnation = incarnation_of(branch, is_live=True)
         records = tuple(_record(c, states[c.id], incarnation, epoch) for epoch, c in enumerate(own, first))
-        made_from = body.get("from")
+        source = body.get("from")
         pins: dict[str, Pin | None] = {t: p for r in records for t, p in r.delta.items()}
         found[branch] = Head(
             branch=branch,
@@ -167,7 +170,9 @@ def _heads(heads: Mapping[str, Mapping[str, Any]], commits: Mapping[str, _Commit
             pins=dict(apply_delta({}, pins)) if base is None else pins,
             base=base,
             depth=states[body["commit"]].depth,
-            made_from=(made_from, incarnation_of(made_from, is_live=True)) if made_from in heads else None,
+            made_from=(source, incarnation_of(source, is_live=True))
+            if source is not None and source in heads
+            else None,
             recent=records,
             version=version,
         )

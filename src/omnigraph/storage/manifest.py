@@ -85,9 +85,10 @@ class Manifest:
 
     def format(self) -> int:
         """The generation of the manifest's shape; an unstamped one is the oldest."""
-        return self._format_of(self.table())
+        return self.format_of(self.table())
 
-    def _format_of(self, table: LanceDataset) -> int:
+    def format_of(self, table: LanceDataset) -> int:
+        """The same of one version of the manifest."""
         stamp = (table.schema.metadata or {}).get(FORMAT_KEY.encode(), b"1")
         if not stamp.isdigit():
             raise NotAGraph(uri=self.location.uri, detail=f"its format is {stamp.decode(errors='replace')!r}.")
@@ -109,7 +110,7 @@ class Manifest:
     def heads(self) -> dict[str, Head]:
         table = self.table()
         if self._is_older(table):
-            return dict(self._older_heads(table))
+            return dict(self.older_heads(table))
         return {
             key.removeprefix(HEAD): self._head(key.removeprefix(HEAD), value, table.version)
             for key, value in sorted(table.config().items())
@@ -118,8 +119,8 @@ class Manifest:
 
     def head(self, branch: str) -> Head:
         table = self.table()
-        if self._is_older(table) and branch in self._older_heads(table):
-            return self._older_heads(table)[branch]
+        if self._is_older(table) and branch in self.older_heads(table):
+            return self.older_heads(table)[branch]
         value = table.config().get(HEAD + branch)
         if value is None:
             raise BranchNotFound(branch=branch)
@@ -141,12 +142,12 @@ class Manifest:
 
     def _is_older(self, table: LanceDataset) -> bool:
         """Whether the heads are rows. A newer graph is read as long as its heads are what this program knows."""
-        found = self._format_of(table)
+        found = self.format_of(table)
         if found > FORMAT and HEAD + MAIN not in table.config():
             raise NewerFormat(found=found, known=FORMAT)
         return found < FORMAT
 
-    def _older_heads(self, table: LanceDataset) -> dict[str, Head]:
+    def older_heads(self, table: LanceDataset) -> dict[str, Head]:
         """The heads of a graph of an older generation, from its rows."""
         from omnigraph.storage.legacy import read_heads
 

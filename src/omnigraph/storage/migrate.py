@@ -4,11 +4,11 @@
 2 → 3   a. append    today's rows of all old commit records that are not there yet (`commit:<id>`)
         b. swap      the heads as config keys, `refs` and the stamp "3", in one transaction
 
-The stamp is in the schema's metadata, and two transactions that both change that conflict: of several processes that migrate
-at once one wins every step, and the others get SwapLost, read again and find it done. Nothing else changes what a
-reader sees. A crash before a swap leaves rows that readers of generation 2 don't look at and the next attempt
-finds there; what is appended twice is the same twice, because incarnations and epochs of old commits are derived from the old
-rows (storage/legacy.py), and readers drop duplicates by `object_id`. The old rows stay where they are, referred to by nobody.
+The stamp is in the schema's metadata, and two transactions that both change that conflict: of several processes that
+migrate at once one wins every step, and the others get SwapLost, read again and find it done. Nothing else changes what
+a reader sees. A crash before a swap leaves rows that readers of generation 2 don't look at and the next attempt finds
+there. What is appended twice is the same twice, because incarnations and epochs of old commits are derived from the old
+rows (storage/legacy.py), and readers drop duplicates by `object_id`. The old rows stay, referred to by nobody.
 
 Who migrates, and what becomes of operations that an old program left half-done, is decided in commit/migrate.py.
 """
@@ -18,19 +18,23 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError
 from omnigraph.storage import lancefs
 from omnigraph.storage.manifest import FORMAT_KEY, HEAD, PRIMARY_KEY, REFS, Manifest, SwapLost
 from omnigraph.storage.records import Head
 
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
 Heads = Mapping[str, Head]
 
 
 def to_two(manifest: Manifest) -> None:
     """Step 1 → 2. SwapLost if another process was quicker, or the store's answer is unknown."""
-    table = manifest.table()
+    table = _found_at(manifest, 1)
+    manifest.older_heads(table)  # what has no stamp may be no graph at all, and is not to be touched then
     key = next(f.id() for f in table.lance_schema.fields() if f.name() == "object_id")
     op = lancefs.operations()
     _swap(
@@ -48,11 +52,11 @@ def to_three(manifest: Manifest, *, settle: Callable[[Heads], Heads]) -> None:
 
     SwapLost if another process was quicker, or the store's answer is unknown.
     """
-    old = manifest.heads()
-    version = next(iter(old.values())).version
+    table = _found_at(manifest, 2)
+    version = table.version
+    old = manifest.older_heads(table)
     new = settle({branch: replace(head, recent=()) for branch, head in old.items()})
-    known = manifest.table().to_table(columns=["object_id"], filter="kind = 'commit'")["object_id"].to_pylist()
-    there = set(known)
+    there = _records_there(manifest)
     manifest.append_records(r for head in old.values() for r in head.recent if r.object_id not in there)
     config = {HEAD + branch: head.dumps() for branch, head in new.items()}
     op = lancefs.operations()
@@ -64,6 +68,22 @@ def to_three(manifest: Manifest, *, settle: Callable[[Heads], Heads]) -> None:
         ),
         read_version=version,
     )
+
+
+def _found_at(manifest: Manifest, generation: int) -> LanceDataset:
+    """The manifest at the version that the step starts from: a step on what is already migrated would undo it."""
+    table = manifest.table()
+    if manifest.format_of(table) != generation:
+        raise SwapLost(f"the format is {manifest.format_of(table)} by now")
+    return table
+
+
+def _records_there(manifest: Manifest) -> set[str]:
+    try:
+        found = manifest.table().to_table(columns=["object_id"], filter="kind = 'commit'")
+    except OSError as error:
+        raise StorageError(doing="reading the manifest's rows", detail=str(error)) from error
+    return set(found["object_id"].to_pylist())
 
 
 def _swap(manifest: Manifest, operation: Any, *, read_version: int) -> None:

@@ -1,16 +1,18 @@
-"""Changes of a table's columns as uncommitted transactions: rename and drop touch metadata only, an addition may
-fill in values.
+"""Changes of a table's columns as uncommitted transactions: rename and drop touch metadata only, an addition may fill in
+values.
 
-Lance's own calls for this commit at once and can't carry a stamp. So the new schema is made on an empty scratch
-table in memory that starts with the real table's fields and ids, and the real table gets it in one stamped
-transaction. A new field must not take an id that any data file of the table has ever used for a dropped one: the
-scratch table is padded up to there.
+Lance's own calls for this commit at once and can't carry a stamp. So the new schema is made on an empty scratch table in
+memory that starts with the real table's fields and ids, and the real table gets it in one stamped transaction.
+
+Data files refer to fields by id, so everything hangs on the ids. Lance numbers the fields of a new table without gaps; the
+scratch table therefore gets a placeholder for every id that the real table no longer has, and a new field gets an id above
+every one that the real table has ever used. Both are checked before the schema is given out.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,7 +40,7 @@ def rename_and_drop(table: LanceDataset, *, renames: dict[str, str], drops: Sequ
         for old, between in parked.items():
             scratch.alter_columns({"path": between, "name": renames[old]})
 
-    schema = _scratch(table, change)
+    schema = _scratch(table, change, renames=renames)
     return lancefs.transaction(lancefs.operations().Project(schema, True), read_version=table.version)
 
 
@@ -53,7 +55,7 @@ def add_nullable(table: LanceDataset, fields: Sequence[pa.Field]) -> Transaction
         if pads:
             scratch.drop_columns(pads)
 
-    schema = _scratch(table, change)
+    schema = _scratch(table, change, renames={})
     fragments = [f.metadata for f in table.get_fragments()]
     operation = lancefs.operations().Merge(fragments, schema, True)
     return lancefs.transaction(operation, read_version=table.version)
@@ -76,9 +78,51 @@ def add_filled(location: Location, pin: Pin, table: LanceDataset, values: dict[s
     return lancefs.transaction(operation, read_version=table.version)
 
 
-def _scratch(table: LanceDataset, change: Callable[[Any], None]) -> Any:
+def _scratch(table: LanceDataset, change: Callable[[Any], None], *, renames: Mapping[str, str]) -> Any:
+    """The table's schema after `change`, made on an empty table in memory."""
+    shape, placeholders = _padded(table)
     uri = f"memory://omnigraph-{secrets.token_hex(8)}"
-    create = lancefs.transaction(lancefs.operations().Overwrite(table.lance_schema, []), read_version=0)
-    scratch = lancefs.commit(_MEMORY, uri, create)
+    scratch = lancefs.commit(
+        _MEMORY, uri, lancefs.transaction(lancefs.operations().Overwrite(shape, []), read_version=0)
+    )
+    if placeholders:
+        scratch.drop_columns(placeholders)
+    assert _ids(scratch.lance_schema) == _ids(table.lance_schema), (
+        "the scratch table must number its fields as the real one"
+    )
     change(scratch)
+    _require_same_ids(table, scratch.lance_schema, renames)
     return scratch.lance_schema
+
+
+def _padded(table: LanceDataset) -> tuple[pa.Schema, list[str]]:
+    """The table's columns with a placeholder for each id that is missing between them."""
+    columns: list[pa.Field] = []
+    placeholders: list[str] = []
+    next_id = 0
+    for field, column in zip(table.lance_schema.fields(), table.schema, strict=True):
+        while next_id < field.id():
+            placeholders.append(f"__gap_{next_id}")
+            columns.append(pa.field(placeholders[-1], pa.int8()))
+            next_id += 1
+        columns.append(column)
+        next_id = field.id() + _size(field)
+    return pa.schema(columns), placeholders
+
+
+def _size(field: Any) -> int:
+    return 1 + sum(_size(child) for child in field.children())
+
+
+def _ids(schema: Any) -> dict[str, tuple[int, ...]]:
+    def of(field: Any) -> tuple[int, ...]:
+        return (field.id(), *(i for child in field.children() for i in of(child)))
+
+    return {field.name(): of(field) for field in schema.fields()}
+
+
+def _require_same_ids(table: LanceDataset, schema: Any, renames: Mapping[str, str]) -> None:
+    before = {renames.get(name, name): ids for name, ids in _ids(table.lance_schema).items()}
+    for name, ids in _ids(schema).items():
+        kept = before.get(name) == ids
+        assert kept or min(ids) > table.max_field_id, f"column {name} would read the values of another"

@@ -7,7 +7,7 @@ Where all values are plainly right, the column is made in one step; the converte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -74,9 +74,9 @@ def arrow_column(p: PropertyType, column: pa.ChunkedArray | pa.Array) -> tuple[p
     if p.kind in INTEGERS and pa.types.is_integer(array.type):
         return _integers(p, array)
     if p.kind in ("F32", "F64") and (pa.types.is_floating(array.type) or pa.types.is_integer(array.type)):
-        return _without(array.cast(target, safe=False), array, p, lambda a: pc.invert(pc.is_finite(a)))
+        return _floats(p, array)
     if p.kind == "Date" and pa.types.is_date32(array.type):
-        return _without(array, array, p, lambda a: _outside(a.cast(pa.int32()), temporal.DAY_MIN, temporal.DAY_MAX))
+        return _dates(array)
     if p.kind == "DateTime" and pa.types.is_timestamp(array.type):
         return _timestamps(array)
     if p.kind == "Vector" and _is_list(array.type) and pa.types.is_floating(array.type.value_type):
@@ -114,15 +114,8 @@ def _listable(p: PropertyType, t: pa.DataType) -> bool:
     return p.kind in ("List", "Vector") and _is_list(t)
 
 
-def _without(stored: pa.Array, given: pa.Array, p: PropertyType, is_bad: object) -> tuple[pa.Array, Found]:
-    """`stored` with nulls where `is_bad` holds, and the problem of each such value of `given`."""
-    assert callable(is_bad)
-    bad = pc.fill_null(is_bad(stored), False)
-    return _marked(stored, bad, lambda i: _problem(p, given[i].as_py()))
-
-
-def _marked(stored: pa.Array, bad: pa.Array, told: object) -> tuple[pa.Array, Found]:
-    assert callable(told)
+def _marked(stored: pa.Array, bad: pa.Array, told: Callable[[int], Problem]) -> tuple[pa.Array, Found]:
+    """`stored` with nulls where `bad` holds, and what is told of each such position."""
     positions = pc.indices_nonzero(bad).to_pylist()
     if not positions:
         return stored, []
@@ -139,8 +132,18 @@ def _problem(p: PropertyType, value: object) -> Problem:
     return problem
 
 
-def _outside(values: pa.Array, low: int, high: int) -> pa.Array:
-    return pc.or_(pc.less(values, low), pc.greater(values, high))
+def _floats(p: PropertyType, array: pa.Array) -> tuple[pa.Array, Found]:
+    stored = array.cast(arrow_type(p), safe=False)
+    bad = pc.fill_null(pc.invert(pc.is_finite(stored)), False)
+    return _marked(stored, bad, lambda i: _problem(p, array[i].as_py()))
+
+
+def _dates(array: pa.Array) -> tuple[pa.Array, Found]:
+    days = array.cast(pa.int32())
+    bad = pc.or_(pc.less(days, temporal.DAY_MIN), pc.greater(days, temporal.DAY_MAX))
+    return _marked(
+        array, pc.fill_null(bad, False), lambda _: Problem("type", "the date is outside of the years 1 to 9999")
+    )
 
 
 def _integers(p: PropertyType, array: pa.Array) -> tuple[pa.Array, Found]:
@@ -175,10 +178,20 @@ def _timestamps(array: pa.Array) -> tuple[pa.Array, Found]:
 
 def _lists(p: PropertyType, array: pa.Array) -> tuple[pa.Array, Found]:
     items = array.flatten()
-    _, found = arrow_column(PropertyType(kind=p.item or ""), items)
+    _, found = arrow_column(PropertyType(p.item or ""), items)
     if not found and items.null_count == 0:
         return array, []
-    return python_column(p, array.to_pylist())
+    problems = dict(found) | {i: Problem("list", "") for i in pc.indices_nonzero(items.is_null()).to_pylist()}
+    stops = np.cumsum(np.asarray(pc.list_value_length(array).fill_null(0), dtype=np.int64))
+    told: dict[int, Problem] = {}
+    for item in sorted(problems):
+        row = int(np.searchsorted(stops, item, side="right"))
+        place = item - int(stops[row - 1]) if row else item
+        text = f"item {place}: {problems[item].message}" if problems[item].message else f"item {place} is null"
+        told.setdefault(row, Problem("list", text))
+    bad = np.zeros(len(array), dtype=bool)
+    bad[list(told)] = True
+    return _marked(array, pa.array(bad), told.__getitem__)
 
 
 def _vectors(p: PropertyType, array: pa.Array) -> tuple[pa.Array, Found]:

@@ -35,7 +35,8 @@ def day_of_date(value: date) -> int:
 def day_of_text(text: str) -> int | None:
     """None where the text is no date."""
     found = _DATE.fullmatch(text)
-    return None if found is None else _day(found)
+    day = None if found is None else _day(found)
+    return day if day is not None and day >= DAY_MIN else None
 
 
 def ms_of_datetime(value: datetime) -> int:
@@ -51,7 +52,7 @@ def ms_of_text(text: str) -> int | None:
     if dated is None or day is None:
         return None
     if len(text) == dated.end():
-        return day * DAY_MS
+        return day * DAY_MS if day >= DAY_MIN else None
     timed = _TIME.fullmatch(text, dated.end())
     if timed is None:
         return None
@@ -65,8 +66,10 @@ def ms_of_text(text: str) -> int | None:
 
 
 def _day(found: re.Match[str]) -> int | None:
+    """Also of the year 0, in which a moment of year 1 may be written with an offset; the calendar repeats itself."""
     year, month, day = (int(part) for part in found.groups())
+    cycle_years, cycle_days = (400, 146_097) if year == 0 else (0, 0)
     try:
-        return date(year, month, day).toordinal() - EPOCH_ORDINAL
+        return date(year + cycle_years, month, day).toordinal() - cycle_days - EPOCH_ORDINAL
     except ValueError:
         return None

@@ -1,0 +1,86 @@
+"""A graph on S3: the same verbs, and nothing is destroyed without consent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import BOB, SCHEMA, Cli
+
+
+@pytest.fixture
+def remote(bucket: str, folder: Path, done: Cli) -> str:
+    uri = f"{bucket}/people"
+    done("init", uri, "--schema", "people.pg")
+    done("load", uri, "--data", "people.jsonl", "--mode", "append")
+    return uri
+
+
+def rows(done: Cli, uri: str) -> list[int]:
+    return [t["rows"] for t in done("snapshot", uri, "--json").json["tables"]]
+
+
+def test_init_load_snapshot_and_export_work_as_on_a_disk(done: Cli, graph: Path, remote: str) -> None:
+    assert rows(done, remote) == [2, 1]
+    assert done("export", remote).out == done("export", graph).out
+    assert f"→ loading into {remote} (branch main)" in done("load", remote, "-d", "people.jsonl", "--mode", "merge").err
+
+
+def test_overwriting_needs_yes_without_a_terminal(cli: Cli, done: Cli, remote: str) -> None:
+    args = ("load", remote, "--data", "-", "--mode", "overwrite")
+    refused = cli(*args, stdin=BOB)
+    assert refused.code == 2
+    assert "Add --yes" in refused.err
+    as_json = cli(*args, "--json", stdin=BOB, tty=True)
+    assert as_json.code == 2
+    assert as_json.error["condition"] == "consent_required"
+    assert as_json.error["target"] == remote
+    assert rows(done, remote) == [2, 1]
+    text = '{"type": "Person", "data": {"name": "Ada"}}\n' + BOB
+    done(*args, "--yes", stdin=text)
+    assert rows(done, remote) == [2, 1]
+
+
+def test_deleting_a_branch_needs_yes_or_an_answer(cli: Cli, done: Cli, remote: str) -> None:
+    def branches() -> list[str]:
+        return [b["name"] for b in done("branch", "list", remote, "--json").json["branches"]]
+
+    done("branch", "create", remote, "trial")
+    args = ("branch", "delete", remote, "trial")
+    assert cli(*args).code == 2
+    for answer in ("n\n", "\n", ""):
+        declined = cli(*args, stdin=answer, tty=True)
+        assert declined.code == 1
+        assert "Go on? [y/N]" in declined.err
+        assert "Nothing was done" in declined.err
+    assert branches() == ["main", "trial"]
+    done(*args, stdin="y\n", tty=True)
+    assert branches() == ["main"]
+
+
+def test_hard_drops_need_yes_and_soft_ones_do_not(cli: Cli, done: Cli, remote: str) -> None:
+    Path("less.pg").write_text(SCHEMA.replace("    since: I32?\n", ""))
+    Path("least.pg").write_text(SCHEMA.replace("    since: I32?\n", "").replace("    age: I32?\n", ""))
+    done("schema", "apply", remote, "--schema", "less.pg")
+    args = ("schema", "apply", remote, "--schema", "least.pg", "--allow-data-loss")
+    refused = cli(*args, "--json")
+    assert refused.code == 2
+    assert refused.error["condition"] == "consent_required"
+    assert done(*args, "--yes", "--json").json["applied"] is True
+    assert done(*args, "--json").json["applied"] is False
+
+
+def test_local_targets_are_never_asked_about(done: Cli, graph: Path) -> None:
+    done("load", graph, "--data", "people.jsonl", "--mode", "overwrite")
+    done("load", f"file://{graph}", "--data", "people.jsonl", "--mode", "overwrite", "--json")
+    done("branch", "create", graph, "trial")
+    done("branch", "delete", graph, "trial", "--json")
+
+
+def test_a_bucket_that_does_not_exist_is_told_in_a_sentence(cli: Cli, bucket: str, folder: Path) -> None:
+    for args in (("snapshot", "s3://no-such-bucket/g"), ("init", "s3://no-such-bucket/g", "--schema", "people.pg")):
+        result = cli(*args, "--json")
+        assert result.code == 1
+        assert result.error["condition"] != "internal_error"
+        assert result.error["remedy"]
