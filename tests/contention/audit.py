@@ -72,7 +72,9 @@ def _wrong_winners(graph: Any, lines: list[dict[str, Any]], newest_first: list[s
     return [f"keys do not hold what their newest commit wrote: {wrong[:3]}"] if wrong else []
 
 
-def violations(path: Path | str, log: Path | str, *, branches: tuple[str, ...] = ("main",), wait_most_s: float) -> list[str]:
+def violations(
+    path: Path | str, log: Path | str, *, branches: tuple[str, ...] = ("main",), wait_most_s: float
+) -> list[str]:
     """Everything that is wrong afterwards. Opens the graph afresh, reads it, writes once on every branch, reads again."""
     import omnigraph
 

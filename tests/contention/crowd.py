@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +43,10 @@ class Member:
 
 @dataclass
 class Tally:
-    """What happened in one run or many."""
+    """How often the crowd was struck."""
 
     kills: int = 0
     stops: int = 0
-    operations: int = 0
-    snapshots: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
 
 
 class Crowd:

@@ -1,6 +1,6 @@
 """Client processes at the price of a fork: the fork server of the fault tests, with the jobs of this folder.
 
-    python -m tests.contention.processes     the server itself; `Processes` starts it
+python -m tests.contention.processes     the server itself; `Processes` starts it
 """
 
 from __future__ import annotations

@@ -22,13 +22,13 @@ import shutil
 import signal
 import tempfile
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.contention import world
 from tests.contention.audit import violations
+from tests.contention.clients import read_log
 from tests.contention.crowd import Crowd
 from tests.contention.processes import Processes
 from tests.faults.forkserver import Ended
@@ -45,15 +45,13 @@ class Sum:
     stops: int = 0
     operations: int = 0
     snapshots: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
     violations: int = 0
     seeds: list[int] = field(default_factory=list)
 
     def line(self) -> str:
-        refused = f", refused {dict(self.refused)}" if self.refused else ""
         return (
             f"{self.runs} runs, {self.kills} kills, {self.stops} stops, {self.operations} operations acknowledged, "
-            f"{self.snapshots} snapshots read beside them{refused}: {self.violations} violations"
+            f"{self.snapshots} snapshots read beside them: {self.violations} violations"
             + (f", seeds {self.seeds}" if self.seeds else "")
         )
 
@@ -120,6 +118,11 @@ def run(processes: Processes, folder: Path, seed: int, total: Sum) -> list[str]:
         crowd.start("change_schema", rounds=3)
     ended = crowd.attack(cast.seconds, replace=writer, signals_per_s=cast.signals_per_s)
     found = [wrong for one in ended for wrong in _wrong_end(one, total)]
+    found += [
+        f"{line['operation']} was refused: {line['condition']}: {line['message']}"
+        for line in read_log(crowd.log)
+        if line["did"] == "refused"
+    ]
     found += violations(path, crowd.log, branches=cast.branches, wait_most_s=cast.lease_s + NOISE_S)
     _count(crowd, total)
     return found
@@ -140,14 +143,11 @@ def _wrong_end(ended: Ended, total: Sum) -> list[str]:
 
 
 def _count(crowd: Crowd, total: Sum) -> None:
-    from tests.contention.clients import read_log
-
     lines = read_log(crowd.log)
     total.runs += 1
     total.kills += crowd.tally.kills
     total.stops += crowd.tally.stops
     total.operations += sum(line["did"] == "ack" for line in lines)
-    total.refused.update(line["condition"] for line in lines if line["did"] == "refused")
 
 
 def attack(*, seed: int, runs: int | None, minutes: float, folder: Path) -> Sum:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def test_commits_are_listed_newest_first_with_their_parents(graph: og.Graph) -> 
         graph.insert({"Person": [{"name": f"p{i}"}]}, actor=f"a{i}")
     commits = og.open(graph.uri).commits()
     assert [c.actor for c in commits] == [f"a{i}" for i in reversed(range(70))] + [None]
-    assert all(c.parent == older.id for c, older in zip(commits, commits[1:], strict=False))
+    assert all(c.parent == older.id for c, older in itertools.pairwise(commits))
     assert [c.id for c in graph.commits(limit=3)] == [c.id for c in commits[:3]]
     assert commits[-1].kind == "init"
 
