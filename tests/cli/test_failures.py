@@ -96,8 +96,10 @@ def test_a_bug_is_told_in_short_and_in_full_on_demand(cli: Cli, folder: Path, mo
 def test_ctrl_c_ends_with_130_and_changes_nothing(done: Cli, graph: Path) -> None:
     before = done("snapshot", graph, "--json").json
     args = [*OMNIGRAPH, "load", graph, "--data", "-", "--mode", "append", "--json"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(args, **pipes, env={**os.environ, "PYTHONPATH": "src"}) as process:  # type: ignore[call-overload]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(args, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
         assert process.stderr.readline().startswith("→ loading into".encode())
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
@@ -122,6 +124,12 @@ def test_text_that_the_terminal_cannot_show_is_replaced(graph: Path) -> None:
     )
     assert result.returncode == 0
     assert result.stderr.startswith(b"? creating a branch of")
+
+
+def test_closed_streams_change_nothing_but_what_is_said(done: Cli, graph: Path) -> None:
+    line = " ".join([*OMNIGRAPH, "branch", "create", str(graph), "trial", ">&-", "2>&-", "<&-"])
+    assert subprocess.run(["sh", "-c", line], check=False).returncode == 0
+    assert len(done("branch", "list", graph, "--json").json["branches"]) == 2
 
 
 def test_versions_agree() -> None:

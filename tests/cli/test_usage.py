@@ -54,6 +54,15 @@ def test_flags_of_writes_are_refused_by_reads(cli: Cli, flag: str) -> None:
     assert f"{flag} can't be used with snapshot" in result.err
 
 
+@pytest.mark.parametrize("flag", ["--json", "--as", "--server"])
+def test_options_before_the_command_are_refused_with_advice(cli: Cli, flag: str) -> None:
+    result = cli(flag, "snapshot", "g")
+    assert result.code == 2
+    told = result.out if flag == "--json" else result.err
+    assert f"{flag} is no option of omnigraph itself." in told
+    assert f"omnigraph COMMAND {flag}" in told
+
+
 def test_the_mode_of_a_load_is_required(cli: Cli, folder: Path) -> None:
     result = cli("load", "g", "--data", "people.jsonl")
     assert result.code == 2

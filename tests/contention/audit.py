@@ -1,4 +1,4 @@
-"""What must be true of a graph after a crowd has been at it: asked by a fresh handle, of the rows and of the history."""
+"""What must be true of a graph after a crowd has been at it: of its rows and of its history, by a fresh handle."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _wrong_winners(graph: Any, lines: list[dict[str, Any]], newest_first: list[s
 def violations(
     path: Path | str, log: Path | str, *, branches: tuple[str, ...] = ("main",), wait_most_s: float
 ) -> list[str]:
-    """Everything that is wrong afterwards. Opens the graph afresh, reads it, writes once on every branch, reads again."""
+    """Everything that is wrong afterwards: read by a fresh handle, before and after it writes once on every branch."""
     import omnigraph
 
     graph = omnigraph.open(path)

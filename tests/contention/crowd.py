@@ -1,7 +1,7 @@
 """A crowd of clients under attack: whoever stops is continued later, whoever dies is replaced.
 
-Signals come from two sides: from the clients themselves, before a phase of the door (`clients.Chaos`), and from here, at
-any time, so also inside a call of Lance. The record of signals says who may have had to wait for whom.
+Signals come from two sides: from the clients themselves, before a phase of the door (`clients.Chaos`), and from here,
+at any time, so also inside a call of Lance.
 """
 
 from __future__ import annotations

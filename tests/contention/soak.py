@@ -9,8 +9,8 @@
    outside at any instruction, so also inside calls of Lance; whoever dies is replaced; folds happen by themselves
 3. then calm: everybody ends, a fresh handle writes at once or within a lease, and `audit` reads rows and history
 
-A seed fixes the cast, its keys and its own signals. When signals from outside strike is up to the machine, so a violation
-may need several runs of its seed to come back; the graph of a run with a violation is kept.
+A seed fixes the cast, its keys and its own signals. When signals from outside strike is up to the machine, so a
+violation may need several runs of its seed to come back; the graph of a run with a violation is kept.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import omnigraph
-
 from tests.contention.audit import violations
 from tests.contention.clients import read_log
 from tests.contention.conftest import NOISE_S

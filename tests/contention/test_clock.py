@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-import omnigraph
 import pytest
 
+import omnigraph
 from tests.contention.audit import violations
 from tests.contention.conftest import NOISE_S
 from tests.contention.crowd import Crowd

@@ -1,12 +1,12 @@
-"""Eight processes on one graph, nobody dies: every write is there once, whole, in order, and readers see whole commits only."""
+"""Eight processes on one graph: every write is there once, whole, in order, and readers only see whole commits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import omnigraph
 import pytest
 
+import omnigraph
 from tests.contention import world
 from tests.contention.audit import violations
 from tests.contention.conftest import NOISE_S

@@ -1,6 +1,6 @@
 """The graph that many processes write to, made so that every kind of mistake shows in its rows.
 
-* every write of a key goes to `Left` and `Right` in one commit, with the same values: a torn commit shows in any snapshot
+* every write of a key goes to `Left` and `Right` in one commit, with the same values: a torn commit shows at once
 * a counted write also reads `Counter hot`, adds one, and is refused if another was quicker: a lost update shows as a
   counter that differs from the number of counted keys
 * every write carries its key as operation id: a doubled one shows in the history, an acknowledged one must be there

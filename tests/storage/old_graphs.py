@@ -1,4 +1,4 @@
-"""Graphs as programs of generations 1 and 2 left them, made by plain Lance calls: nothing of today's storage writes them.
+"""Graphs as programs of generations 1 and 2 left them, made by plain Lance calls and nothing of today's storage.
 
 The shapes are those of docs/formats.md. `build_old_graph` makes one with everything in it that a migration must keep:
 
@@ -6,8 +6,8 @@ The shapes are those of docs/formats.md. `build_old_graph` makes one with everyt
                      └ gone: one commit, deleted             │       └ idle: no commit of its own
                                                              └ review: one commit, on a fork of Person
 
-Both lifetimes of Note hold rows, the first one's tombstone is followed by a late version row of that same lifetime, and the
-type that was added again must be seen all the same.
+Both lifetimes of Note hold rows, the first one's tombstone is followed by a late version row of that same lifetime,
+and the type that was added again must be seen all the same.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def build_old_graph(
     storage_options: dict[str, str] | None = None,
     intent: Literal["forward", "back"] | None = None,
 ) -> State:
-    """An old graph; what a reader must see in it, in the form of `read_state`. With `intent`, an operation is pending."""
+    """Make an old graph; with `intent`, an operation is pending. What a reader must see, in the form of `read_state`."""
     return OldGraph(uri, generation=generation, options=storage_options).build(intent=intent).state
 
 
@@ -162,9 +162,7 @@ class OldGraph:
         self.state["main"] = {"schema": {}, "rows": {name: [] for name in lines}, "commits": 0}
         self._commit("main", "init", lines, schema=schema)
 
-    def insert(
-        self, branch: str, rows: dict[str, Rows], *, actor: str | None = None, late: Iterable[Line] = ()
-    ) -> str:
+    def insert(self, branch: str, rows: dict[str, Rows], *, actor: str | None = None, late: Iterable[Line] = ()) -> str:
         """Append rows and publish them. `late` are lines whose version row is written as well, though they are over."""
         lines = {kind: self._append(branch, kind, given) for kind, given in rows.items()}
         for kind, given in rows.items():
@@ -270,7 +268,12 @@ class OldGraph:
         parent, at.commit, at.schema = at.commit, commit, schema or at.schema
         at.lines.update(lines)
         body = {"parent": parent or None, "merged_parent": None, "actor": actor, "kind": kind}
-        body |= {"commit": commit, "schema": at.schema[0], "created_at_us": _now_us(), "manifest_version": self.publishes}
+        body |= {
+            "commit": commit,
+            "schema": at.schema[0],
+            "created_at_us": _now_us(),
+            "manifest_version": self.publishes,
+        }
         rows = [self._row(f"graph_commit:{commit}", branch, body)]
         for line in ended:
             body = {"commit": commit, "table": line.type.id, "path": line.path}
@@ -289,7 +292,9 @@ class OldGraph:
 
     def _head_row(self, branch: str) -> tuple[Any, ...]:
         at = self.branches[branch]
-        return self._row(f"graph_head:{branch}", branch, {"commit": at.commit, "schema": at.schema[0], "from": at.made_from})
+        return self._row(
+            f"graph_head:{branch}", branch, {"commit": at.commit, "schema": at.schema[0], "from": at.made_from}
+        )
 
     def _row(self, object_id: str, branch: str | None, body: Any) -> tuple[Any, ...]:
         return (object_id, object_id.partition(":")[0], None, self.publishes + 1, branch, json.dumps(body))
@@ -298,7 +303,9 @@ class OldGraph:
         """Generation 1 appends every row; generation 2 replaces those whose id is there already."""
         self.publishes += 1
         shape = manifest_shape(self.generation)
-        table = pa.table([pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), shape, strict=True)], schema=shape)
+        table = pa.table(
+            [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), shape, strict=True)], schema=shape
+        )
         uri = f"{self.uri}/__manifest"
         if self.generation == 1 or self.publishes == 1:
             mode = "create" if self.publishes == 1 else "append"

@@ -22,7 +22,8 @@ SCHEMA = parse_schema(
     node Person {
       name: String @key  email: String? @unique  age: I32?  level: F32?  big: U64?  mood: enum(good, bad)?
       first: String?  born: Date?
-      @range(age, 0..150)  @range(level, 0.1..0.9)  @range(big, 1..)  @check(email, "^[^@]+@[^@]+$")  @unique(first, born)
+      @range(age, 0..150)  @range(level, 0.1..0.9)  @range(big, 1..)
+      @check(email, "^[^@]+@[^@]+$")  @unique(first, born)
     }
     node City { name: String @key }
     edge Knows: Person -> Person @card(0..2) { note: String? @unique  @unique(src, dst) }
@@ -307,8 +308,8 @@ def test_settling_takes_out_bad_rows_and_what_they_orphan() -> None:
     kept, rejected = settle(SCHEMA, deltas, reader)
     assert [(v.table_key, v.row, v.rule, v.message) for v in rejected] == [
         ("node:Person", 1, "range", "age: 999 is not between 0 and 150"),
-        ("edge:Knows", 0, "endpoint", "to: Person 'c' was rejected"),
         ("edge:Lives", 1, "endpoint", "from: Person 'c' was rejected"),
+        ("edge:Knows", 0, "endpoint", "to: Person 'c' was rejected"),
     ]
     assert kept["Person"].ids.to_pylist() == ["b"]
     assert kept["Knows"].rows.num_rows == 1

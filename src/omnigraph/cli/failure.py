@@ -75,6 +75,9 @@ def _wrong_usage(error: Any) -> Failure:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "omnigraph"
     flag = getattr(error, "option_name", None)
+    if flag is not None and hasattr(getattr(context, "command", None), "commands"):
+        remedy = f"Put it behind the command: `{path} COMMAND {flag} …`."
+        return Failure(UsageError.condition, f"{flag} is no option of {path} itself.", remedy, EXIT_USAGE)
     if flag is not None:
         known = foreign_flag(path.removeprefix("omnigraph").strip(), flag)
         if known is not None:

@@ -18,12 +18,20 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     try:
-        return _run(args or ["--help"])
+        return _run([*args] or ["--help"])  # a copy: the parser eats its list
     except BaseException as error:  # the last line of defence: whatever it is gets a sentence and an exit code
         if isinstance(error, SystemExit):
             raise
         return _fail(error, args)
+
+
+def _open_closed_streams() -> None:
+    """Behind `>&-` or `<&-` there is no stream, and the next file that is opened would take its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _run(args: list[str]) -> int:

@@ -12,7 +12,6 @@ from typing import Literal
 
 Plane = Literal["data", "direct", "local"]
 
-WRITES = {"init", "load", "schema apply", "branch create", "branch delete"}
 DIRECT = {"init", "schema plan"}
 LOCAL = {"version"}
 

@@ -41,6 +41,7 @@ from omnigraph.errors import (
     StorageError,
     WriterBusy,
 )
+from omnigraph.storage import lancefs
 from omnigraph.storage.durable import NotDurable
 from omnigraph.storage.manifest import Manifest, SwapLost
 from omnigraph.storage.objects import ControlObjects
@@ -52,6 +53,8 @@ TURNS_OUTSIDE = 3
 """How often long work is prepared without the ticket before it is prepared under it."""
 SWEEP_EVERY = 64
 SETTLE_MOST = 8
+ASK_MOST_S = 8.0
+"""How long a writer that is in doubt goes on asking a store that fails."""
 
 
 def write_timeout_s() -> float:
@@ -150,10 +153,8 @@ class Door:
 
     def prepare(self, operation: Operation, view: View) -> Prepared:
         self.observe("prepare")
-        try:
+        with lancefs.reading(f"preparing {operation.kind}"):
             return operation.prepare(view)
-        except OSError as error:
-            raise StorageError(doing=f"preparing {operation.kind}", detail=str(error)) from error
 
     def _under_ticket(
         self,
@@ -358,7 +359,10 @@ class _Run:
 
     def _ask(self, trouble: Exception) -> Outcome:
         """I do not know how far I came. Look the outcome up; settle it if it is undecided; believe the answer."""
+        patience = time.monotonic() + ASK_MOST_S
         for turn in range(SETTLE_MOST):
+            if turn > 1 and time.monotonic() > patience:
+                break
             try:
                 record = self._decided() or self._settle(trouble)
             except StorageError as error:

@@ -76,7 +76,8 @@ class View:
         return tables_of.take(self.open(t), t, row_ids, columns)
 
     def count(self, t: EntityType) -> int:
-        return int(self.open(t).count_rows())
+        with tables_of.reading(self.open(t), t):
+            return int(self.open(t).count_rows())
 
     def scan(self, t: EntityType, columns: Sequence[str]) -> pa.RecordBatchReader:
         return tables_of.scan(self.open(t), t, columns)

@@ -20,6 +20,7 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.results import ExportResult
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.columns import arrow_schema
+from omnigraph.storage.table import reading
 
 BATCH_ROWS = 4096
 
@@ -44,7 +45,8 @@ def export_records(
 def _in_order(snapshot: Snapshot, t: EntityType) -> Iterator[pa.Table]:
     """The type's rows by id. Only the ids are sorted in memory; rows are fetched batch by batch."""
     table = snapshot.view.open(t)
-    keys = table.to_table(columns=["id"], with_row_id=True)
+    with reading(table, t):
+        keys = table.to_table(columns=["id"], with_row_id=True)
     order = keys.take(pc.sort_indices(keys["id"]))["_rowid"]
     columns = arrow_schema(t).names
     for start in range(0, len(order), BATCH_ROWS):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,27 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
         if _MISSING.search(str(error)):
             raise TableMissing(uri, version) from error
         raise StorageError(doing=f"opening {uri}", detail=str(error)) from error
+
+
+@contextmanager
+def reading(doing: str) -> Iterator[None]:
+    """Turn whatever Lance raises while reading into StorageError: OSError, ArrowInvalid or RuntimeError, as it comes."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as error:
+        # Lance names the line of its own source; anything else of these kinds is a mistake of ours and stays visible.
+        if isinstance(error, OSError) or ".rs:" in str(error):
+            raise StorageError(doing=doing, detail=str(error)) from error
+        raise
+
+
+def is_gone(table: LanceDataset) -> bool:
+    """Whether the version that this handle reads has been removed since it was opened."""
+    try:
+        _lance().dataset(table.uri, version=table.version, storage_options=table._storage_options)
+    except (ValueError, OSError) as error:
+        return bool(_MISSING.search(str(error)))
+    return False
 
 
 def open_newest(location: Location, uri: str) -> LanceDataset:

@@ -253,7 +253,8 @@ class Manifest:
         return known
 
     def _rows(self, where: str) -> list[dict[str, Any]]:
-        found = self.table().to_table(columns=["object_id", "body"], filter=where)
+        with lancefs.reading("reading the manifest"):
+            found = self.table().to_table(columns=["object_id", "body"], filter=where)
         by_id = dict(zip(found["object_id"].to_pylist(), found["body"].to_pylist(), strict=True))
         return [orjson.loads(body) for body in by_id.values()]
 

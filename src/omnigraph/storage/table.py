@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import VersionReclaimed
+from omnigraph.errors import StorageError, VersionReclaimed
 from omnigraph.language.schema.model import EntityType
 from omnigraph.storage import lancefs
 from omnigraph.storage.columns import arrow_schema, physical_columns
@@ -90,14 +91,28 @@ class Tables:
     def measured(self, pin: Pin) -> Pin:
         """The pin with what its version holds."""
         table = self.open(pin)
-        return replace(pin, rows=table.count_rows(), fragments=len(table.get_fragments()))
+        with lancefs.reading(f"counting the rows of {pin.path}"):
+            return replace(pin, rows=table.count_rows(), fragments=len(table.get_fragments()))
 
     def newest(self, pin: Pin) -> LanceDataset:
         """The table's newest version, whatever the pin says: only the door looks there."""
         return lancefs.open_newest(self.location, self.location.join(pin.path))
 
     def newest_version(self, pin: Pin) -> int:
-        return int(self.open(pin).latest_version)
+        with lancefs.reading(f"looking for versions of {pin.path}"):
+            return int(self.open(pin).latest_version)
+
+
+@contextmanager
+def reading(table: LanceDataset, t: EntityType) -> Iterator[None]:
+    """Tell a version that was collected while it was being read from a store that fails."""
+    try:
+        with lancefs.reading(f"reading {t.key}"):
+            yield
+    except StorageError:
+        if lancefs.is_gone(table):
+            raise VersionReclaimed(table_key=t.key, version=table.version) from None
+        raise
 
 
 def find(table: LanceDataset, t: EntityType, column: str, values: pa.Array, columns: Sequence[str]) -> pa.Table:
@@ -109,7 +124,8 @@ def find(table: LanceDataset, t: EntityType, column: str, values: pa.Array, colu
     literals = _literals(values) if len(values) <= FILTER_MOST else None
     if literals is not None:
         return _read(table, t, columns, where=f"{name_of(column)} IN ({literals})").cast(shape)
-    keys = table.to_table(columns=[column], with_row_id=True, with_row_address=True)
+    with reading(table, t):
+        keys = table.to_table(columns=[column], with_row_id=True, with_row_address=True)
     hits = keys.filter(pc.is_in(keys[column], pc.unique(values.cast(keys.schema.field(column).type))))
     rest = [c for c in columns if c != column]
     if not rest:
@@ -141,8 +157,9 @@ def scan(table: LanceDataset, t: EntityType, columns: Sequence[str]) -> pa.Recor
     found = table.scanner(columns=list(columns), batch_size=1024 if blobs else 16_384, **options)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in found.to_batches():
-            yield from pa.table(batch).select(shape.names).cast(shape).to_batches()
+        with reading(table, t):
+            for batch in found.to_batches():
+                yield from pa.table(batch).select(shape.names).cast(shape).to_batches()
 
     return pa.RecordBatchReader.from_batches(shape, batches())
 
@@ -155,7 +172,8 @@ def result_schema(t: EntityType, columns: Sequence[str]) -> pa.Schema:
 
 def _read(table: LanceDataset, t: EntityType, columns: Sequence[str], *, where: str | None) -> pa.Table:
     options: dict[str, Any] = {"blob_handling": "all_binary"} if _blobs(t, columns) else {}
-    found = table.to_table(columns=list(columns), filter=where, with_row_id=True, with_row_address=True, **options)
+    with reading(table, t):
+        found = table.to_table(columns=list(columns), filter=where, with_row_id=True, with_row_address=True, **options)
     return _loosened(found, result_schema(t, columns))
 
 

@@ -1,0 +1,106 @@
+"""Two operations through all interleavings of the door's phases.
+
+Two families. While both live, whoever finds the ticket taken waits. When one is stopped past its lease it is taken for
+dead, the other settles what it left, and it wakes up with a ticket that has been decided.
+
+    python -m tests.commit.test_interleavings --all      every order of every step, and three stops: long
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.commit import pairs
+from tests.commit.explore import interleavings, with_stops
+from tests.commit.pairs import PAIRS, Pair
+from tests.commit.stepper import Stepper, waiting_is_a_step, waiting_is_over_at_once
+
+STOPPED_PAIRS = ("different keys", "a write and a new property", "a write and the end of its branch")
+
+
+class Stage:
+    """A fresh copy of the start, and two operations on it, for every schedule."""
+
+    def __init__(self, folder: Path) -> None:
+        self._template = folder / "template"
+        self._folder = folder
+        self._numbers = itertools.count()
+        self.path = folder
+        pairs.create(self._template)
+
+    def start(self, pair: Pair, *, dead_at_once: bool = False) -> tuple[Stepper, Stepper]:
+        if self.path != self._folder:
+            shutil.rmtree(self.path)
+        self.path = self._folder / f"graph-{next(self._numbers)}"
+        shutil.copytree(self._template, self.path)
+        return (
+            Stepper("a", self.path, pair.first, dead_at_once=dead_at_once),
+            Stepper("b", self.path, pair.second, dead_at_once=dead_at_once),
+        )
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    patch = pytest.MonkeyPatch()
+    patch.setenv("OMNIGRAPH_FSYNC", "off")
+    yield Stage(tmp_path_factory.mktemp("interleavings"))
+    patch.undo()
+
+
+def judge_all(stage: Stage, pair: Pair, schedules: Iterator[tuple[str, tuple[Stepper, Stepper]]]) -> int:
+    count = 0
+    for schedule, (first, second) in schedules:
+        count += 1
+        try:
+            pairs.judge(pair, first, second, stage.path)
+        except AssertionError as error:
+            passed = f"a: {first.passed} {first.error!r}\nb: {second.passed} {second.error!r}"
+            raise AssertionError(f"{pair.name}, schedule {schedule}: {error}\n{passed}") from error
+    return count
+
+
+def live(stage: Stage, pair: Pair, *, reduced: bool = True) -> int:
+    with waiting_is_a_step():
+        return judge_all(stage, pair, interleavings(lambda: stage.start(pair), reduced=reduced))
+
+
+def stopped(stage: Stage, pair: Pair, *, stops: int = 2, stride: int = 1) -> int:
+    with waiting_is_over_at_once():
+        make: Callable[[], tuple[Stepper, Stepper]] = lambda: stage.start(pair, dead_at_once=True)  # noqa: E731
+        return judge_all(stage, pair, with_stops(make, stops=stops, stride=stride))
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+def test_every_interleaving_of_two_live_operations_ends_right(stage: Stage, pair: Pair) -> None:
+    print(f"{pair.name}: {live(stage, pair)} interleavings")
+
+
+@pytest.mark.parametrize("pair", [p for p in PAIRS if p.name in STOPPED_PAIRS], ids=lambda pair: pair.name)
+def test_every_operation_stopped_at_every_phase_beside_every_phase_of_another_ends_right(
+    stage: Stage, pair: Pair
+) -> None:
+    print(f"{pair.name}: {stopped(stage, pair)} schedules with stops")
+
+
+def main() -> int:
+    reduced = "--all" not in sys.argv
+    patch = pytest.MonkeyPatch()
+    patch.setenv("OMNIGRAPH_FSYNC", "off")
+    with tempfile.TemporaryDirectory(prefix="omnigraph-interleavings-") as folder:
+        stage = Stage(Path(folder))
+        for pair in PAIRS:
+            print(f"{pair.name}: {live(stage, pair, reduced=reduced)} interleavings, all right", flush=True)
+            print(f"{pair.name}: {stopped(stage, pair, stops=2 if reduced else 3)} with stops, all right", flush=True)
+    patch.undo()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
