@@ -69,8 +69,9 @@ def test_a_reader_that_goes_away_ends_the_export_without_a_word(done: Cli, empty
 
 def test_a_full_disk_behind_stdout_is_a_failure(graph: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        for verb in ("export", "snapshot"):
+        for verb, told in (("export", b"the store failed"), ("snapshot", b"the command is done")):
             result = subprocess.run([*OMNIGRAPH, verb, graph], stdout=full, stderr=subprocess.PIPE, check=False)
             assert result.returncode == 1
+            assert told in result.stderr
             assert b"No space left" in result.stderr
             assert b"Traceback" not in result.stderr

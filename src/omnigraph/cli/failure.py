@@ -45,7 +45,7 @@ def describe(error: BaseException) -> Failure:
             EXIT_INTERRUPTED,
         )
     if isinstance(error, OSError):
-        # The world's doing and not a bug: stdout on a full disk, above all.
+        # The world's doing and not a bug: a full disk behind the stdout of export, for example.
         reason = error.strerror or str(error)
         detail = f"{error.filename}: {reason}" if error.filename is not None else reason
         known = StorageError(doing="reading or writing", detail=detail)
@@ -55,6 +55,12 @@ def describe(error: BaseException) -> Failure:
         f"internal error: {type(error).__name__}: {str(error).strip() or 'no details'}",
         "This is a bug in omnigraph. Run the command again with OMNIGRAPH_DEBUG=1 for the traceback, and report it.",
     )
+
+
+def unsaid(error: OSError) -> Failure:
+    """The work is done and stdout does not take the answer: the user must not think that nothing has happened."""
+    message = f"the command is done, but its answer can't be written: {error.strerror or error}."
+    return Failure("output_failed", message, "A write did happen; `omnigraph commit list` shows it.")
 
 
 def report(failure: Failure, *, as_json: bool) -> None:

@@ -39,6 +39,7 @@ def _run(args: list[str]) -> int:
     from typer.main import get_command
 
     from omnigraph.cli.app import build
+    from omnigraph.cli.failure import report, unsaid
     from omnigraph.cli.output import Answer, show
 
     command = get_command(build())
@@ -53,6 +54,10 @@ def _run(args: list[str]) -> int:
             show(answer)
         except BrokenPipeError:
             _drop_stdout()
+        except OSError as error:
+            _drop_stdout()
+            report(unsaid(error), as_json=False)
+            return 1
     return 0
 
 

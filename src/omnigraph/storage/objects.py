@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from obstore.store import LocalStore, S3Store
 
 
+CREATE_TRIES_MOST = 4
+
+
 @dataclass(frozen=True)
 class Entry:
     """One listed object: its name below `__recovery` and a mark that changes whenever it is rewritten."""
@@ -48,17 +51,18 @@ class ControlObjects:
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError
 
-        try:
-            obstore.put(self._store, name, orjson.dumps(body), mode="create")
-            return True
-        except AlreadyExistsError:
-            found = self.read(name)
-            return found is not None and found.get("nonce") == body["nonce"]
-        except (BaseError, OSError) as error:
-            found = self.read(name)
-            if found is not None:
-                return bool(found.get("nonce") == body["nonce"])
-            raise StorageError(doing=f"creating {RECOVERY}/{name}", detail=str(error)) from error
+        for turn in range(CREATE_TRIES_MOST):
+            try:
+                obstore.put(self._store, name, orjson.dumps(body), mode="create")
+                return True
+            except (AlreadyExistsError, BaseError, OSError) as error:
+                found = self.read(name)
+                if found is not None:
+                    return bool(found.get("nonce") == body["nonce"])
+                # A slow local put can lose its half-made file, or its folder, to another process's sweep.
+                if not _is_missing(error) or turn == CREATE_TRIES_MOST - 1:
+                    raise StorageError(doing=f"creating {RECOVERY}/{name}", detail=str(error)) from error
+        raise AssertionError("unreachable")
 
     def write(self, name: str, body: dict[str, Any]) -> None:
         import obstore
@@ -150,6 +154,10 @@ class _reported:
 
         if isinstance(error, (BaseError, OSError)):
             raise StorageError(doing=self._doing, detail=str(error)) from error
+
+
+def _is_missing(error: BaseException) -> bool:
+    return isinstance(error, FileNotFoundError) or "No such file" in str(error)
 
 
 def open_store(location: Location, folder: str) -> LocalStore | S3Store:
