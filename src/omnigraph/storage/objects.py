@@ -59,6 +59,8 @@ class ControlObjects:
                 found = self.read(name)
                 if found is not None:
                     return bool(found.get("nonce") == body["nonce"])
+                if isinstance(error, AlreadyExistsError):
+                    return False  # it was another's, and has been swept since: its epoch is decided
                 # A slow local put can lose its half-made file, or its folder, to another process's sweep.
                 if not _is_missing(error) or turn == CREATE_TRIES_MOST - 1:
                     raise StorageError(doing=f"creating {RECOVERY}/{name}", detail=str(error)) from error

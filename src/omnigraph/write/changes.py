@@ -197,6 +197,6 @@ def _on_top(before: TypeDelta, d: TypeDelta) -> TypeDelta:
     deleted = kept.deleted.slice(0, 0) if before.replaces_all else distinct(not_in(before.deleted, d.ids), d.deleted)
     both = kept.lines is not None and d.lines is not None
     lines = pa.concat_arrays([kept.lines, d.lines]) if both else None
-    # What the second statement found new may replace a row that the first one deleted.
-    all_new = before.all_new and d.all_new and len(before.deleted) == 0
+    # What the second statement found new may have an id that the first one took away.
+    all_new = before.all_new and d.all_new and not before.replaces_all and len(before.deleted) == 0
     return replace(kept, rows=rows, deleted=deleted, lines=lines, all_new=all_new)

@@ -23,6 +23,7 @@ from omnigraph.write.envelope.record import Record, Refusal, judge
 from omnigraph.write.envelope.typed import TypeReader
 from omnigraph.write.keys import Ulids, canonical_ids
 
+# So few lines are read faster by the judge than by a call of Arrow's reader.
 JUDGED_MAX = 16
 
 _KINDS = {"type": "node", "edge": "edge"}
@@ -188,15 +189,16 @@ def _read_group(
     while waiting:
         start, stop = waiting.pop()
         lines, places = group.lines.slice(start, stop - start), group.places[start:stop]
-        if stop - start <= JUDGED_MAX:
-            unsure.extend(zip(places.tolist(), lines.to_pylist(), strict=True))
-            continue
-        piece = reader.read(lines, group.prefix, places + offset)
-        if piece is not None:
-            read.append(_Rows(piece.table, places, piece.has_own_ids))
-            continue
-        middle = (start + stop) // 2
-        waiting += [(middle, stop), (start, middle)]
+        if stop - start > JUDGED_MAX:
+            piece = reader.read(lines, group.prefix, places + offset)
+            if piece is not None:
+                read.append(_Rows(piece.table, places, piece.has_own_ids))
+                continue
+            if stop - start > 1:
+                middle = (start + stop) // 2
+                waiting += [(middle, stop), (start, middle)]
+                continue
+        unsure.extend(zip(places.tolist(), lines.to_pylist(), strict=True))
 
 
 def _judged(
