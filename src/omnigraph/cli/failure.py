@@ -60,7 +60,7 @@ def describe(error: BaseException) -> Failure:
 def unsaid(error: OSError) -> Failure:
     """The work is done and stdout does not take the answer: the user must not think that nothing has happened."""
     message = f"the command is done, but its answer can't be written: {error.strerror or error}."
-    return Failure("output_failed", message, "A write did happen; `omnigraph commit list` shows it.")
+    return Failure("output_failed", message, "If it was a write, it did happen; `omnigraph commit list` shows it.")
 
 
 def report(failure: Failure, *, as_json: bool) -> None:

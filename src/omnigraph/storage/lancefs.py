@@ -58,7 +58,7 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
 
 @contextmanager
 def reading(doing: str) -> Iterator[None]:
-    """Turn whatever Lance raises while reading into StorageError: OSError, ArrowInvalid or RuntimeError, as it comes."""
+    """Turn whatever Lance raises while reading into StorageError: OSError, ArrowInvalid or RuntimeError."""
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:

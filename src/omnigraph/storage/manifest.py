@@ -49,7 +49,7 @@ class SwapLost(Exception):
 
 
 class Manifest:
-    """One graph's authority, read through one warm handle. Not thread-safe; the graph handle guards it."""
+    """One graph's authority, read through one warm handle that threads may share."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
@@ -64,15 +64,22 @@ class Manifest:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def table(self) -> LanceDataset:
-        """The newest readable version. Cheap: a warm handle asks only whether there is a newer one."""
-        if self._table is None:
-            self._table = self._open()
-            return self._table
+        """The newest readable version. Cheap: a warm handle asks only whether there is a newer one.
+
+        A handle that was given out never moves: its config and its version belong together, also when another thread
+        asks at the same time. A swap relies on that.
+        """
+        known = self._table
+        if known is None:
+            known = self._table = self._open()
+            return known
         try:
-            self._table.checkout_latest()
+            newest = known.latest_version
+            if newest != known.version:
+                known = self._table = known.checkout_version(newest)
         except (OSError, ValueError):
-            self._table = self._open()
-        return self._table
+            known = self._table = self._open()
+        return known
 
     def _open(self) -> LanceDataset:
         uri = self.location.manifest_uri

@@ -1,12 +1,12 @@
-"""Changes of a table's columns as uncommitted transactions: rename and drop touch metadata only, an addition may fill in
-values.
+"""Changes of a table's columns as uncommitted transactions.
 
-Lance's own calls for this commit at once and can't carry a stamp. So the new schema is made on an empty scratch table in
-memory that starts with the real table's fields and ids, and the real table gets it in one stamped transaction.
+Rename and drop touch metadata only; an addition may fill in values. Lance's own calls for this commit at once and can't
+carry a stamp. So the new schema is made on an empty scratch table in memory that starts with the real table's fields
+and ids, and the real table gets it in one stamped transaction.
 
-Data files refer to fields by id, so everything hangs on the ids. Lance numbers the fields of a new table without gaps; the
-scratch table therefore gets a placeholder for every id that the real table no longer has, and a new field gets an id above
-every one that the real table has ever used. Both are checked before the schema is given out.
+Data files refer to fields by id, so everything hangs on the ids. Lance numbers the fields of a new table without gaps;
+the scratch table therefore gets a placeholder for every id that the real table no longer has, and a new field gets an
+id above every one that the real table has ever used. Both are checked before the schema is given out.
 """
 
 from __future__ import annotations

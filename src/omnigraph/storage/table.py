@@ -6,6 +6,7 @@ list of values reads the one column once and matches in memory, a short one goes
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -63,18 +64,20 @@ def to_storage(rows: pa.Table, t: EntityType) -> pa.Table:
 
 
 class Tables:
-    """Open handles of tables at exact versions, newest used last. One per graph handle; not thread-safe."""
+    """Open handles of tables at exact versions, newest used last. One per graph handle; threads may share it."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
+        self._lock = threading.Lock()
         self._open: OrderedDict[tuple[str, int], LanceDataset] = OrderedDict()
 
     def open(self, pin: Pin, *, table_key: str = "") -> LanceDataset:
         key = (pin.path, pin.version)
-        known = self._open.get(key)
-        if known is not None:
-            self._open.move_to_end(key)
-            return known
+        with self._lock:
+            known = self._open.get(key)
+            if known is not None:
+                self._open.move_to_end(key)
+                return known
         try:
             found = lancefs.open_table(self.location, self.location.join(pin.path), version=pin.version)
         except lancefs.TableMissing as error:
@@ -84,9 +87,10 @@ class Tables:
 
     def keep(self, pin: Pin, table: LanceDataset) -> None:
         """Remember a handle that a commit has just returned."""
-        self._open[(pin.path, pin.version)] = table
-        while len(self._open) > _HANDLES_MOST:
-            self._open.popitem(last=False)
+        with self._lock:
+            self._open[(pin.path, pin.version)] = table
+            while len(self._open) > _HANDLES_MOST:
+                self._open.popitem(last=False)
 
     def measured(self, pin: Pin) -> Pin:
         """The pin with what its version holds."""

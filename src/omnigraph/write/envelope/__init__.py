@@ -12,6 +12,6 @@ increase with the line. Which way a line takes never shows: the same verdict, th
 
 from __future__ import annotations
 
-from omnigraph.write.envelope.parse import Parsed, RejectedLine, TypeRows, chunks_of, parse
+from omnigraph.write.envelope.reading import Parsed, RejectedLine, TypeRows, chunks_of, parse
 
 __all__ = ["Parsed", "RejectedLine", "TypeRows", "chunks_of", "parse"]

@@ -26,7 +26,7 @@ from omnigraph.write.arrays import all_finite, vectors_of
 from omnigraph.write.envelope.forms import DATA, LineReader, Prefix
 from omnigraph.write.keys import Ulids, canonical_ids
 from omnigraph.write.problems import Problem
-from omnigraph.write.temporal import MS_MAX, MS_MIN
+from omnigraph.write.temporal import DAY_MAX, DAY_MIN, MS_MAX, MS_MIN
 from omnigraph.write.values import convert
 
 
@@ -124,18 +124,18 @@ def _stored_column(p: PropertyType, column: pa.Array) -> pa.Array | None:
     if p.kind in ("F32", "F64"):
         return column if all_finite(column) else None
     if p.kind == "Date":
-        return column.cast(pa.date32())
+        days = column.cast(pa.date32())
+        return days if _is_within(days.cast(pa.int32()), DAY_MIN, DAY_MAX) else None
     if p.kind == "DateTime":
-        return column if _in_years(column) else None
+        return column if _is_within(column.cast(pa.int64()), MS_MIN, MS_MAX) else None
     if p.kind == "Blob":
         return _blobs(p, column.to_pylist())
     return column
 
 
-def _in_years(column: pa.Array) -> bool:
-    bounds = pc.min_max(column.cast(pa.int64()))
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    return low is None or (low >= MS_MIN and high <= MS_MAX)
+def _is_within(column: pa.Array, low: int, high: int) -> bool:
+    bounds = pc.min_max(column)
+    return bounds["min"].as_py() is None or (bounds["min"].as_py() >= low and bounds["max"].as_py() <= high)
 
 
 def _blobs(p: PropertyType, texts: Sequence[str | None]) -> pa.Array | None:

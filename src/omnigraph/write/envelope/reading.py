@@ -1,4 +1,4 @@
-"""Parse: all lines of an input, block by block, on as many threads as are asked for. See the package's docstring."""
+"""Reading: all lines of an input, block by block, on as many threads as are asked for. See the package's docstring."""
 
 from __future__ import annotations
 
@@ -206,7 +206,8 @@ def _judged(
 ) -> tuple[dict[str, list[tuple[int, Record]]], list[RejectedLine]]:
     good: dict[str, list[tuple[int, Record]]] = {}
     rejected: list[RejectedLine] = []
-    for place, text in sorted(lines):
+    for place, line in sorted(lines):
+        text = line.rstrip(b"\r\n")
         verdict = judge(schema, text)
         if isinstance(verdict, Record):
             good.setdefault(verdict.type.key, []).append((place, verdict))
@@ -220,7 +221,7 @@ def _rejected(place: int, text: bytes, refusal: Refusal) -> RejectedLine:
         line=place,
         rule=refusal.problem.rule,
         reason=refusal.problem.message,
-        record=text.rstrip(b"\r\n"),
+        record=text,
         table_key=None if refusal.type is None else refusal.type.key,
         entity_id=refusal.id,
         property=refusal.problem.property,
