@@ -34,13 +34,17 @@ def fsync_enabled() -> bool:
 
 
 def sync_files(paths: Iterable[str]) -> None:
-    """Sync files and every folder they lie in. A file that is missing is an error: something relied on it."""
+    """Sync files, the folders they lie in and the folders of these, which may be new themselves.
+
+    A file that is missing is an error: something relied on it.
+    """
     if not fsync_enabled():
         return
     folders: set[str] = set()
     for path in paths:
         _sync(path)
-        folders.add(os.path.dirname(path))
+        folder = os.path.dirname(path)
+        folders.update((folder, os.path.dirname(folder)))
     for folder in folders:
         _sync(folder)
 
