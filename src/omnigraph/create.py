@@ -12,10 +12,12 @@ from omnigraph.commit.publish import new_commit_id
 from omnigraph.errors import UsageError
 from omnigraph.graph import Address, Graph
 from omnigraph.language.schema.ids import fresh_ids
+from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.language.schema.plan import accept
+from omnigraph.storage import lancefs
 from omnigraph.storage.create import create_table, publish_manifest, require_free
-from omnigraph.storage.layout import locate
+from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.manifest import fresh_incarnation
 from omnigraph.storage.records import MAIN, Head, Pin, Record
 
@@ -35,8 +37,14 @@ def init_graph(
         raise UsageError(detail=f"row_ids is 'stable' or 'address', not {row_ids!r}.")
     schema = accept(parse_schema(schema_text, file=schema_file), new_id=fresh_ids())
     location = locate(address, options=storage_options)
-    require_free(location)
     graph = Graph(location, actor=actor, observer=observer)
+    with lancefs.reading(f"creating {location.uri}"):
+        _create(graph, location, schema, row_ids=row_ids)
+    return graph
+
+
+def _create(graph: Graph, location: Location, schema: Schema, *, row_ids: str) -> None:
+    require_free(location)
     incarnation = fresh_incarnation()
     pins: dict[str, Pin] = {}
     for t in schema.types():
@@ -71,4 +79,3 @@ def init_graph(
         pins=pins,
     )
     publish_manifest(location, head=head, record=record, schema=schema, stable_row_ids=row_ids == "stable")
-    return graph

@@ -40,8 +40,11 @@ OmnigraphError
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
+
+_LANCE_PLACES = re.compile(r",\s*/[^\s,]+\.rs:\d+:\d+")
 
 
 class OmnigraphError(Exception):
@@ -342,6 +345,11 @@ class VersionReclaimed(LookupFailed):
 
 
 class StorageError(OmnigraphError):
+    """`detail` is what the store said, without the places in Lance's own source that it appends."""
+
     condition = "storage_failed"
     text = "the store failed while {doing}: {detail}"
     remedy_text = "Free space, check access and connection, then repeat the command: nothing half-done became visible."
+
+    def __init__(self, *, doing: str, detail: str) -> None:
+        super().__init__(doing=doing, detail=_LANCE_PLACES.sub("", detail))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
 from omnigraph.commit.door import Door, Outcome, Request
 from omnigraph.commit.observe import Observer, silent
+from omnigraph.errors import OmnigraphError
 from omnigraph.language.schema.model import Schema
 from omnigraph.results import BranchInfo, CommitInfo, ExportResult, LoadResult, SchemaResult, WriteResult
 from omnigraph.snapshot import Snapshot
@@ -172,10 +173,23 @@ class Graph:
         """
         from omnigraph.pipeline.load import read_load
 
-        if from_branch is not None and branch not in {b.name for b in self.branches()}:
-            self.create_branch(branch, from_=from_branch)
-        load = read_load(source, self.schema(branch), mode=mode, on_error=on_error, quarantine=quarantine)
-        return load.finish(self._run(load, branch=branch, **options), branch=branch)
+        fork = from_branch is not None and branch not in {b.name for b in self.branches()}
+        base = from_branch if fork and from_branch is not None else branch
+        load = read_load(source, self.schema(base), mode=mode, on_error=on_error, quarantine=quarantine)
+        made = self.create_branch(branch, from_=base) if fork else None
+        try:
+            outcome = self._run(load, branch=branch, **options)
+        except OmnigraphError:
+            if made is not None:
+                self._forget(made)
+            raise
+        return load.finish(outcome, branch=branch)
+
+    def _forget(self, made: BranchInfo) -> None:
+        """Take a branch back that was made for a load which then failed, unless somebody has used it since."""
+        with self._door.lock, suppress(OmnigraphError):
+            if self._manifest.head(made.name).commit == made.commit:
+                delete_branch(self._door, made.name)
 
     def export(
         self,

@@ -4,8 +4,9 @@ A `Stepper` runs one operation in a thread, with a handle of its own. It stands 
 lets it on. Where the door would sleep because another holds the ticket it stands still too, before "wait": looking
 again is a step like any other, and nothing here ever depends on time.
 
-With `dead_at_once` the door takes whoever stands still for dead as soon as it has looked twice (a lease of no length, and
-no heartbeats): so a thread that is not let on is a process that was stopped for longer than its lease.
+There are no heartbeats here. In `waiting_is_a_step` nobody is ever taken for dead. In `waiting_is_over_at_once` the lease
+has no length, and whoever stands still is taken for dead as soon as the other has looked twice: a thread that is not let
+on is a process that was stopped for longer than its lease.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _mine = threading.local()
 class Stepper:
     """One operation, step by step. `at` is the phase before which it stands; None when it has ended."""
 
-    def __init__(self, name: str, path: Path, act: Callable[[Any], Any], *, dead_at_once: bool = False) -> None:
+    def __init__(self, name: str, path: Path, act: Callable[[Any], Any]) -> None:
         self.name = name
         self.at: str | None = START
         self.passed: list[str] = []
@@ -42,8 +43,7 @@ class Stepper:
         self._free = False
         self.graph = omnigraph.open(path, observer=self._gate)
         self._gate_swaps()
-        if dead_at_once:
-            self.graph._door.tickets._heart.watch = lambda ticket: None  # type: ignore[method-assign]
+        self.graph._door.tickets._heart.watch = lambda ticket: None  # type: ignore[method-assign]
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

@@ -12,7 +12,7 @@ import itertools
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,17 +33,14 @@ class Stage:
         self._folder = folder
         self._numbers = itertools.count()
         self.path = folder
-        pairs.create(self._template)
+        self.commits_before = pairs.create(self._template)
 
-    def start(self, pair: Pair, *, dead_at_once: bool = False) -> tuple[Stepper, Stepper]:
+    def start(self, pair: Pair) -> tuple[Stepper, Stepper]:
         if self.path != self._folder:
             shutil.rmtree(self.path)
         self.path = self._folder / f"graph-{next(self._numbers)}"
         shutil.copytree(self._template, self.path)
-        return (
-            Stepper("a", self.path, pair.first, dead_at_once=dead_at_once),
-            Stepper("b", self.path, pair.second, dead_at_once=dead_at_once),
-        )
+        return Stepper("a", self.path, pair.first), Stepper("b", self.path, pair.second)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +56,7 @@ def judge_all(stage: Stage, pair: Pair, schedules: Iterator[tuple[str, tuple[Ste
     for schedule, (first, second) in schedules:
         count += 1
         try:
-            pairs.judge(pair, first, second, stage.path)
+            pairs.judge(pair, first, second, stage.path, stage.commits_before)
         except AssertionError as error:
             passed = f"a: {first.passed} {first.error!r}\nb: {second.passed} {second.error!r}"
             raise AssertionError(f"{pair.name}, schedule {schedule}: {error}\n{passed}") from error
@@ -73,8 +70,7 @@ def live(stage: Stage, pair: Pair, *, reduced: bool = True) -> int:
 
 def stopped(stage: Stage, pair: Pair, *, stops: int = 2, stride: int = 1) -> int:
     with waiting_is_over_at_once():
-        make: Callable[[], tuple[Stepper, Stepper]] = lambda: stage.start(pair, dead_at_once=True)  # noqa: E731
-        return judge_all(stage, pair, with_stops(make, stops=stops, stride=stride))
+        return judge_all(stage, pair, with_stops(lambda: stage.start(pair), stops=stops, stride=stride))
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)

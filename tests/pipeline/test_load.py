@@ -140,3 +140,15 @@ def test_wrong_calls_are_told_before_anything_is_read(graph: og.Graph, tmp_path:
 def test_an_empty_file_changes_nothing(graph: og.Graph) -> None:
     result = graph.load(io.BytesIO(b"\n\n"), mode="overwrite")
     assert (result.commit, result.lines) == (None, 2)
+
+
+def test_a_branch_that_was_made_for_a_failed_load_is_taken_back(graph: og.Graph) -> None:
+    with pytest.raises(errors.ConstraintViolation):
+        graph.load(io.BytesIO(lines(person("a", age=999))), mode="append", branch="new", from_branch="main")
+    assert [b.name for b in graph.branches()] == ["main"]
+
+
+def test_a_damaged_file_is_named(graph: og.Graph, tmp_path: Path) -> None:
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(lines(person("a")))[:-9])
+    with pytest.raises(errors.FileUnreadable, match=r"cut\.jsonl\.gz"):
+        graph.load(tmp_path / "cut.jsonl.gz", mode="append")

@@ -15,7 +15,6 @@ from omnigraph.write.envelope import blocks as blocks_module
 from omnigraph.write.envelope import chunks_of, parse
 from tests.write.lines import SCHEMA, expected, good_lines, judged, verdicts
 
-
 # (line, rule, a part of the reason)
 REFUSED: list[tuple[bytes, str, str]] = [
     # what is no record

@@ -15,7 +15,7 @@ import secrets
 
 from omnigraph.commit.door import Door
 from omnigraph.commit.migrate import require_current
-from omnigraph.errors import BranchInUse, BranchNotFound, WriterBusy
+from omnigraph.errors import BranchInUse, BranchNotFound, StorageError, WriterBusy
 from omnigraph.storage.manifest import REFS, SwapLost
 from omnigraph.storage.records import MAIN, Head
 
@@ -41,6 +41,10 @@ def delete_branch(door: Door, name: str) -> Head:
         try:
             manifest.swap(head, None, more={REFS: secrets.token_hex(6)})
         except SwapLost:
+            continue
+        except StorageError:
+            if name in manifest.heads():
+                raise
             continue
         door.sweep()
         return head

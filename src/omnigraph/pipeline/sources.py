@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from omnigraph.errors import StorageError, UsageError
+from omnigraph.errors import FileUnreadable, UsageError
 
 CHUNK_BYTES = 4 * 1024 * 1024
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -98,4 +98,4 @@ def _read(part: Any) -> Iterator[bytes]:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
     except OSError as error:
-        raise StorageError(doing=f"reading {part}", detail=str(error)) from error
+        raise FileUnreadable(path=part, detail=str(error)) from error

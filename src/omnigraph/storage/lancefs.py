@@ -134,7 +134,17 @@ def _listed_versions(folder: str) -> list[int]:
         names = os.listdir(os.path.join(folder, "_versions"))
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
     return [2**64 - 1 - int(n[:20]) for n in names if re.fullmatch(r"\d{20}\.manifest", n)]
+
+
+def conflicts() -> type[Exception]:
+    """What Lance raises when a commit lost against another one."""
+    from lance.commit import CommitConflictError
+
+    found: type[Exception] = CommitConflictError
+    return found
 
 
 def transaction(operation: Any, *, read_version: int, properties: Mapping[str, str] | None = None) -> Transaction:

@@ -83,11 +83,11 @@ class Manifest:
 
     def _open(self) -> LanceDataset:
         uri = self.location.manifest_uri
+        if self.location.is_local and os.path.isfile(self.location.uri):
+            raise NotAGraph(uri=self.location.uri, detail="it is a file.")
         try:
             return lancefs.open_newest(self.location, uri)
         except lancefs.TableMissing as error:
-            if self.location.is_local and os.path.isfile(self.location.uri):
-                raise NotAGraph(uri=self.location.uri, detail="it is a file.") from error
             raise GraphNotFound(uri=self.location.uri) from error
 
     def format(self) -> int:
@@ -286,10 +286,10 @@ class Manifest:
         tx = lancefs.transaction(op.UpdateConfig(config_updates=op.UpdateMap(dict(updates))), read_version=read_version)
         try:
             return int(lancefs.commit(self.location, self.location.manifest_uri, tx).version)
-        except StorageError:
-            raise
-        except (OSError, ValueError, RuntimeError) as error:
+        except lancefs.conflicts() as error:
             raise SwapLost(str(error)) from error
+        except (OSError, ValueError, RuntimeError) as error:
+            raise StorageError(doing="publishing", detail=str(error)) from error
 
     def append_records(self, records: Iterable[Record]) -> None:
         rows = [record_row(r) for r in records]
