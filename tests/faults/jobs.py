@@ -11,8 +11,8 @@ graph commits of the branch that were not made by recovery. A place without a gr
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import json
 import os
 import pkgutil
 import time
@@ -108,10 +108,20 @@ def check(uri: str, store: dict[str, str] | None, probe: str) -> dict[str, Any]:
     if not before:
         scenes.create_empty(place)
     with place.open() as graph:
-        for branch in sorted(found.name for found in graph.branches()):
-            graph.upsert({"Person": [{"name": probe}]}, branch=branch)
+        probed = [found.name for found in graph.branches() if _probe(graph, found.name, probe)]
     waited_s = time.monotonic() - started
-    return {"before": before, "after": read_state(place), "waited_s": waited_s}
+    return {"before": before, "after": read_state(place), "probed": probed, "waited_s": waited_s}
+
+
+def _probe(graph: Any, branch: str, probe: str) -> bool:
+    """False if the branch went away after it was listed: a late delete may land at any time."""
+    from omnigraph.errors import BranchNotFound
+
+    try:
+        graph.upsert({"Person": [{"name": probe}]}, branch=branch)
+    except BranchNotFound:
+        return False
+    return True
 
 
 @job
@@ -145,14 +155,16 @@ def use_lance_and_fork(**_: Any) -> None:
 
 
 def read_state(place: Place) -> State:
-    from omnigraph.errors import GraphNotFound
+    from omnigraph.errors import BranchNotFound, GraphNotFound
 
     try:
         graph = place.open()
     except GraphNotFound:
         return {}
     with graph:
-        return {found.name: _read_branch(graph, found.name) for found in graph.branches()}
+        while True:
+            with contextlib.suppress(BranchNotFound):  # it went away after it was listed: look again
+                return scenes.ordered({found.name: _read_branch(graph, found.name) for found in graph.branches()})
 
 
 def _read_branch(graph: Any, branch: str) -> dict[str, Any]:
@@ -169,4 +181,4 @@ def _read_rows(snapshot: Any, entity: Any) -> list[dict[str, Any]]:
     rows = snapshot.read(entity.name).to_pylist()
     if entity.kind == "edge":
         rows = [{name: value for name, value in row.items() if name != "id"} for row in rows]
-    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))
+    return rows

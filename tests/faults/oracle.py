@@ -129,32 +129,21 @@ def _judge_states(found: Judgement, expected: Expectation, evidence: Evidence) -
     if acknowledged and not frozen:
         found.require(visible == "new", "acknowledged, and not there")
     allowed = _settled(expected, evidence, visible)
-    reached = next((name for name in allowed if first["after"] == with_probe(_named(name, expected), 1)), "")
-    if not found.require(
-        reached != "", _third(f"after the check, which allows {allowed}", first["after"], *_probed(expected))
-    ):
+    reached = next((name for name in allowed if first["after"] in _probed(expected, evidence, name, 1)), "")
+    if reached == "":
+        olds, news = (_probed(expected, evidence, name, 1) for name in ("old", "new"))
+        found.require(False, _third(f"after the check, which allows {allowed}", first["after"], olds[0], news[0]))
         return
-    final = reached
-    if frozen and acknowledged:
-        final = "new"
-    elif frozen and reached == "new" and expected.old:
-        found.require(
-            evidence.victim.acknowledged,
-            f"published by the recoverer, and its owner was told: {_said(evidence.victim)}",
-        )
+    final = "new" if frozen and acknowledged else reached
+    if frozen and reached == "new" and expected.old:
+        said = _said(evidence.victim)
+        found.require(acknowledged, f"published by the recoverer, and its owner was told: {said}")
     for number, check in enumerate(evidence.checks[1:], 2):
-        wanted = _named(final, expected)
-        for probe in range(1, number):
-            wanted = with_probe(wanted, probe)
-        before, after = check.value["before"], check.value["after"]
-        found.require(
-            before == wanted,
-            f"check {number} sees a change after the graph was settled as {final}: {difference(wanted, before)}",
-        )
-        found.require(
-            after == with_probe(wanted, number),
-            f"check {number} wrote, and: {difference(with_probe(wanted, number), after)}",
-        )
+        for when, already in (("before", number - 1), ("after", number)):
+            wanted = _probed(expected, evidence, final, already)
+            seen = check.value[when]
+            what = f"settled as {final}, and {when} check {number} wrote: {difference(wanted[0], seen)}"
+            found.require(seen in wanted, what)
     found.outcome = ("acknowledged, " if acknowledged else "refused, " if evidence.victim.error else "") + final
 
 
@@ -178,20 +167,24 @@ def _named(name: str, expected: Expectation) -> State:
     return expected.new if name == "new" else expected.old
 
 
-def _probed(expected: Expectation) -> tuple[State, State]:
-    return with_probe(expected.old, 1), with_probe(expected.new, 1)
+def _probed(expected: Expectation, evidence: Evidence, name: str, checks: int) -> tuple[State, ...]:
+    """The named state after so many checks have written their rows on the branches that they found.
+
+    A branch that the verb made while the first check was at work may have been made of main before or after its row.
+    """
+    state = copy.deepcopy(_named(name, expected))
+    for number, check in enumerate(evidence.checks[:checks], 1):
+        for branch in check.value["probed"]:
+            if branch in state:
+                scenes.add_person(state, probe_name(number), branch=branch)
+    inherited = copy.deepcopy(state)
+    for branch in set(state) - {*expected.old, *evidence.checks[0].value["probed"]}:
+        scenes.add_person(inherited, probe_name(1), branch=branch)
+    return scenes.ordered(state), scenes.ordered(inherited)
 
 
 def probe_name(number: int) -> str:
     return f"probe-{number}"
-
-
-def with_probe(state: State, number: int) -> State:
-    """The state after a check has written its row on every branch."""
-    probed = copy.deepcopy(state)
-    for branch in probed:
-        scenes.add_person(probed, probe_name(number), branch=branch)
-    return probed
 
 
 def _said(ended: Ended) -> str:

@@ -159,7 +159,10 @@ def torture(bench: Bench, verbs: Iterable[Verb], cases: Callable[[Verb], list[Ca
             continue
         took_s = time.monotonic() - started
         requests = len(bench.stage(verb).requests)
-        print(f"{bench.store} {verb.name}: {requests} requests, {took_s:.0f} s, {report.slowest()}, {report.outcomes()}", flush=True)
+        print(
+            f"{bench.store} {verb.name}: {requests} requests, {took_s:.0f} s, {report.slowest()}, {report.outcomes()}",
+            flush=True,
+        )
         print(report.text(), flush=True)
         whole.results += report.results
     return whole

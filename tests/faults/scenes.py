@@ -139,16 +139,15 @@ def person(name: str, age: int | None = None) -> dict[str, Any]:
 def put(state: State, kind: str, key: str, row: dict[str, Any], *, branch: str = "main") -> None:
     """Insert or replace the row whose id is `key`."""
     kept = [found for found in state[branch]["rows"][kind] if found.get("id") != key]
-    _keep(state, branch, kind, [*kept, {"id": key, **row}])
+    state[branch]["rows"][kind] = [*kept, {"id": key, **row}]
 
 
 def drop(state: State, kind: str, keep: Callable[[dict[str, Any]], bool], *, branch: str = "main") -> None:
-    _keep(state, branch, kind, [row for row in state[branch]["rows"][kind] if keep(row)])
+    state[branch]["rows"][kind] = [row for row in state[branch]["rows"][kind] if keep(row)]
 
 
 def add_edge(state: State, kind: str, source: str, target: str, **properties: Any) -> None:
-    row = {"src": source, "dst": target, **properties}
-    _keep(state, "main", kind, [*state["main"]["rows"][kind], row])
+    state["main"]["rows"][kind].append({"src": source, "dst": target, **properties})
 
 
 def committed(state: State, *, branch: str = "main", times: int = 1) -> None:
@@ -160,8 +159,12 @@ def add_person(state: State, name: str, age: int | None = None, *, branch: str =
     committed(state, branch=branch)
 
 
-def _keep(state: State, branch: str, kind: str, rows: list[dict[str, Any]]) -> None:
-    state[branch]["rows"][kind] = sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+def ordered(state: State) -> State:
+    """Rows of every table in the order in which states are compared. Changes need not care about it."""
+    for branch in state.values():
+        for rows in branch["rows"].values():
+            rows.sort(key=lambda row: json.dumps(row, sort_keys=True, default=str))
+    return state
 
 
 def empty_graph(state: State) -> None:

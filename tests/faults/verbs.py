@@ -59,7 +59,7 @@ class Verb:
         """The state after the verb, by the written oracle."""
         state = copy.deepcopy(old)
         self.change(state)
-        return state
+        return scenes.ordered(state)
 
 
 TABLE_VERSION = r"/(nodes|edges)/[^/]+/(tree/[^/]+/)?_versions/\d+\.manifest$"

@@ -12,7 +12,9 @@ Steps 2 and 3 are separate commits on purpose: one Update that also inserts make
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,38 +48,50 @@ class Applied:
     counts: Counts
 
 
+_Worked = tuple[TableWork | None, tuple[int, int, int]]
+"""The work on one table, and how many rows it inserts, updates and deletes."""
+SIDE_BY_SIDE_ROWS = 20_000
+
+
 def apply_deltas(view: View, deltas: Mapping[str, TypeDelta]) -> Applied:
     """Work for every type whose delta changes something."""
     tables: dict[str, TableWork] = {}
     inserted: dict[str, int] = {}
     updated: dict[str, int] = {}
     deleted: dict[str, int] = {}
-    for delta in deltas.values():
-        key = delta.type.key
-        if delta.replaces_all:
-            work, gone = _exchange(view, delta)
-            counts = (delta.rows.num_rows, 0, gone)
-        else:
-            work, counts = _change(view, delta)
+    for delta, (work, counts) in zip(deltas.values(), _worked(view, list(deltas.values())), strict=True):
         if work is None:
             continue
         tables[delta.type.id] = work
         for part, count in zip((inserted, updated, deleted), counts, strict=True):
             if count:
-                part[key] = count
+                part[delta.type.key] = count
     return Applied(tables, Counts(inserted, updated, deleted))
 
 
-def _exchange(view: View, delta: TypeDelta) -> tuple[TableWork | None, int]:
+def _worked(view: View, deltas: list[TypeDelta]) -> Iterable[_Worked]:
+    """The work of each type. Lance writes outside of Python's lock, so large types are done side by side."""
+    if len(deltas) < 2 or sum(d.rows.num_rows for d in deltas) < SIDE_BY_SIDE_ROWS:
+        return [_work(view, d) for d in deltas]
+    with ThreadPoolExecutor(max_workers=min(len(deltas), os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda d: _work(view, d), deltas))
+
+
+def _work(view: View, delta: TypeDelta) -> _Worked:
+    return _exchange(view, delta) if delta.replaces_all else _change(view, delta)
+
+
+def _exchange(view: View, delta: TypeDelta) -> _Worked:
     gone = view.count(delta.type)
-    if gone == 0 and delta.rows.num_rows == 0:
-        return None, 0
+    counts = (delta.rows.num_rows, 0, gone)
+    if not any(counts):
+        return None, counts
     pin, handle, editor = work_on(view, delta.type)
     step = editor.exchange(delta.rows) if gone else editor.append(delta.rows)
-    return TableWork(pin=pin, source=view.pins[delta.type.id], steps=(step,), handle=handle), gone
+    return TableWork(pin=pin, source=view.pins[delta.type.id], steps=(step,), handle=handle), counts
 
 
-def _change(view: View, delta: TypeDelta) -> tuple[TableWork | None, tuple[int, int, int]]:
+def _change(view: View, delta: TypeDelta) -> _Worked:
     t = delta.type
     known = result_schema(t, ["id"]).empty_table()
     if view.count(t):
