@@ -241,6 +241,7 @@ class _Run:
         self.ticket = ticket
         self.restored: dict[str, Pin] = {}
         self.attempts = 0
+        self.result: Any = None
 
     def through(self, prepared: Prepared | None) -> Outcome:
         """Check, plan, effect, publish, release; on any failure make sure that the epoch gets decided."""
@@ -302,6 +303,7 @@ class _Run:
 
     def _attempt(self, view: View, prepared: Prepared, attempt: int) -> Outcome:
         door, ticket, request = self.door, self.ticket, self.request
+        self.result = prepared.result
         if prepared.schema is not None:
             door.manifest.append_schema(*prepared.schema)
         record = commit_record(
@@ -375,7 +377,7 @@ class _Run:
             if isinstance(trouble, NotDurable):
                 raise trouble  # perhaps visible, but not safe from a power loss: that is not acknowledged
             if record.commit is not None and record.nonce == self.ticket.nonce and record.kind == self.operation.kind:
-                return Outcome(record, record.summary)
+                return Outcome(record, self.result)
             if isinstance(trouble, StorageError):
                 raise trouble
             raise Aborted
