@@ -2,11 +2,11 @@
 
 A schedule says who takes the next step. Two neighbouring steps that touch nothing in common can be exchanged without
 changing anything, so of all orders of such steps one is enough: sleep sets (Godefroid) leave out the others, and
-`reduced=False` leaves out none. A thread that waits for a ticket may step again when the other has done something that it
-could see.
+`reduced=False` leaves out none. A thread that waits for a ticket may step again when the other has done something that
+it could see. Of a symmetric pair only the schedules in which the first begins are run.
 
-`with_stops` is for operations that may be stopped past their lease: one runs i steps, the other j, the first to its end,
-the other to its end, for all i and j (and, with three stops, again in between).
+`with_stops` is for operations that may be stopped past their lease: one runs i steps, the other j, the first to its
+end, the other to its end, for all i and j (and, with three stops, again in between).
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class _Node:
         return frozenset(u for u in others if u in self.enabled and independent(self.enabled[u], step))
 
 
-def interleavings(start: Callable[[], Pair], *, reduced: bool = True) -> Iterator[tuple[str, Pair]]:
+def interleavings(
+    start: Callable[[], Pair], *, reduced: bool = True, symmetric: bool = False
+) -> Iterator[tuple[str, Pair]]:
     """Run every schedule once; yields it, as a text such as 'abba', with the two operations at their end."""
     path: list[_Node] = []
     while True:
@@ -73,7 +75,7 @@ def interleavings(start: Callable[[], Pair], *, reduced: bool = True) -> Iterato
             yield schedule, pair
         while path and path[-1].next() is None:
             path.pop()
-        if not path:
+        if not path or (symmetric and len(path) == 1):
             return
         following = path[-1].next()
         assert following is not None

@@ -4,9 +4,9 @@ A `Stepper` runs one operation in a thread, with a handle of its own. It stands 
 lets it on. Where the door would sleep because another holds the ticket it stands still too, before "wait": looking
 again is a step like any other, and nothing here ever depends on time.
 
-There are no heartbeats here. In `waiting_is_a_step` nobody is ever taken for dead. In `waiting_is_over_at_once` the lease
-has no length, and whoever stands still is taken for dead as soon as the other has looked twice: a thread that is not let
-on is a process that was stopped for longer than its lease.
+There are no heartbeats here. In `waiting_is_a_step` nobody is ever taken for dead. In `waiting_is_over_at_once` the
+lease has no length, and whoever stands still is taken for dead as soon as the other has looked twice: a thread that is
+not let on is a process that was stopped for longer than its lease.
 """
 
 from __future__ import annotations
@@ -28,6 +28,13 @@ SWAP = "swap"
 _mine = threading.local()
 
 
+def open_without_heart(path: Path, **options: Any) -> Any:
+    """A handle that never renews its tickets."""
+    graph = omnigraph.open(path, **options)
+    graph._door.tickets._heart.watch = lambda ticket: None  # type: ignore[method-assign]
+    return graph
+
+
 class Stepper:
     """One operation, step by step. `at` is the phase before which it stands; None when it has ended."""
 
@@ -41,9 +48,8 @@ class Stepper:
         self._may_go = threading.Semaphore(0)
         self._stands = threading.Semaphore(0)
         self._free = False
-        self.graph = omnigraph.open(path, observer=self._gate)
+        self.graph = open_without_heart(path, observer=self._gate)
         self._gate_swaps()
-        self.graph._door.tickets._heart.watch = lambda ticket: None  # type: ignore[method-assign]
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

@@ -65,7 +65,9 @@ def judge_all(stage: Stage, pair: Pair, schedules: Iterator[tuple[str, tuple[Ste
 
 def live(stage: Stage, pair: Pair, *, reduced: bool = True) -> int:
     with waiting_is_a_step():
-        return judge_all(stage, pair, interleavings(lambda: stage.start(pair), reduced=reduced))
+        return judge_all(
+            stage, pair, interleavings(lambda: stage.start(pair), reduced=reduced, symmetric=pair.symmetric)
+        )
 
 
 def stopped(stage: Stage, pair: Pair, *, stops: int = 2, stride: int = 1) -> int:

@@ -63,7 +63,7 @@ def build_old_graph(
     storage_options: dict[str, str] | None = None,
     intent: Literal["forward", "back"] | None = None,
 ) -> State:
-    """Make an old graph; with `intent`, an operation is pending. What a reader must see, in the form of `read_state`."""
+    """Make an old graph, with `intent` a pending operation in it. What a reader must see, as `read_state` gives it."""
     return OldGraph(uri, generation=generation, options=storage_options).build(intent=intent).state
 
 

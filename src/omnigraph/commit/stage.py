@@ -20,6 +20,7 @@ from omnigraph.storage import edit
 from omnigraph.storage import table as tables_of
 from omnigraph.storage.fold import FOLD_AT, fold_work, small_fragments
 from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.objects import all_exist
 from omnigraph.storage.records import Head, Pin
 from omnigraph.storage.table import Tables
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset, Transaction
 
+CHECK_FILES_AFTER_S = 60
+"""Work that waited longer than this for its ticket looks whether its files are still there."""
 REMEMBERED_IDS_MOST = 64
 PREPARED_MOST_S = 3 * 24 * 3600
 """Work older than this is prepared again: cleanup may remove unreferenced files after seven days."""
@@ -129,10 +132,15 @@ class Prepared:
         """Whether everything that was read or is about to be written is, in `view`, what it was."""
         if view.head.schema != self.view.head.schema or view.head.incarnation != self.view.head.incarnation:
             return False
-        if time.clock_gettime(time.CLOCK_BOOTTIME) - self.made_at_s > PREPARED_MOST_S:
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self.made_at_s
+        if age_s > PREPARED_MOST_S or (age_s > CHECK_FILES_AFTER_S and not self._files_are_there()):
             return False
         touched = self.reads | self.dropped | {t for t, work in self.tables.items() if work.source is not None}
         return all(self.view.pins.get(t) == view.pins.get(t) for t in touched)
+
+    def _files_are_there(self) -> bool:
+        files = [f for work in self.tables.values() for tx in work.steps for f in edit.written_files(work.pin, tx)]
+        return all_exist(self.view.tables.location, files)
 
 
 class Operation(Protocol):

@@ -162,6 +162,16 @@ class Editor:
         return lancefs.transaction(operation, read_version=self._table.version)
 
 
+def written_files(pin: Pin, tx: Transaction) -> list[str]:
+    """The data files that an uncommitted transaction refers to as new, relative to the graph."""
+    fragments = [*getattr(tx.operation, "fragments", ()), *getattr(tx.operation, "new_fragments", ())]
+    return [
+        f"{pin.path if file.base_id is None else pin.root}/data/{file.path}"
+        for fragment in fragments
+        for file in fragment.files
+    ]
+
+
 def fragment_files(location: Location, pin: Pin, table: LanceDataset, fragment: Any, *, with_data: bool) -> list[str]:
     """Paths of a committed fragment's deletion file and, if asked for, its data files, on a local disk."""
     body = fragment.metadata.to_json()

@@ -162,6 +162,27 @@ def _is_missing(error: BaseException) -> bool:
     return isinstance(error, FileNotFoundError) or "No such file" in str(error)
 
 
+def all_exist(location: Location, paths: Iterable[str]) -> bool:
+    """Whether every one of these files, named relative to the graph, is there."""
+    if location.is_local:
+        return all(os.path.exists(location.join(path)) for path in paths)
+    import obstore
+
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, []).append(name)
+    for folder, names in folders.items():
+        store = open_store(location, folder)
+        for name in names:
+            with _reported(f"looking for {folder}/{name}"):
+                try:
+                    obstore.head(store, name)
+                except FileNotFoundError:
+                    return False
+    return True
+
+
 def open_store(location: Location, folder: str) -> LocalStore | S3Store:
     """An obstore store rooted at `<graph>/<folder>`."""
     from obstore.store import LocalStore, S3Store

@@ -1,0 +1,41 @@
+"""Prepared work that waited: what it refers to must still be there when its turn comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph.commit import stage
+
+
+def test_work_whose_files_were_removed_meanwhile_is_prepared_again(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "CHECK_FILES_AFTER_S", -1)
+    before = set(Path(graph.uri).rglob("*.lance"))
+    removed: list[Path] = []
+
+    def remove_once(phase: str) -> None:
+        if phase == "ticket" and not removed:
+            removed.extend(set(Path(graph.uri).rglob("*.lance")) - before)
+            for path in removed:
+                path.unlink()
+
+    og.open(graph.uri, observer=remove_once).insert({"Person": [{"name": "Ada"}]})
+    assert len(removed) == 1
+    assert graph.snapshot().read("Person")["name"].to_pylist() == ["Ada"]
+
+
+def test_work_older_than_the_cleanup_age_is_prepared_again(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[str] = []
+
+    def age(phase: str) -> None:
+        prepared.append(phase)
+        if phase == "ticket":
+            monkeypatch.setattr(stage, "PREPARED_MOST_S", -1)
+
+    og.open(graph.uri, observer=age).insert({"Person": [{"name": "Ada"}]})
+    assert prepared.count("prepare") == 2
+    assert graph.snapshot().count("Person") == 1
