@@ -21,8 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.commit.deeds import DEEDS
 from tests.contention import world
-from tests.faults.jobs import JOBS, job
+from tests.faults.jobs import JOBS, State, job, read_state
+from tests.faults.scenes import Place
 
 MANY = 10**9
 
@@ -229,6 +231,50 @@ def change_branches(uri: str, log: str, client: str, *, rounds: int) -> int:
         graph.delete_branch(name)
         said.say("ack", f"branch-{i}", branch="(branches)")
     return rounds
+
+
+@job
+def start_deed(uri: str, deed: str) -> None:
+    """The state that a deed starts from."""
+    DEEDS[deed].start(uri)
+
+
+@job
+def perform_deed(uri: str, deed: str, *, phase: str = "", occurrence: int = 1) -> list[str]:
+    """A deed, by a process that dies before a phase of it. Otherwise the phases that it came through."""
+    import omnigraph
+
+    phases: list[str] = []
+    strike = signal_at(phase, occurrence, signal.SIGKILL)
+
+    def observe(name: str) -> None:
+        phases.append(name)
+        strike(name)
+
+    DEEDS[deed].act(omnigraph.open(uri, observer=observe))
+    return phases
+
+
+@job
+def read_all(uri: str) -> State:
+    return read_state(Place(uri))
+
+
+@job
+def examine(uri: str, *, probe: str) -> dict[str, Any]:
+    """What a fresh process finds; one write on every branch; what is there then, and whether history is in order."""
+    import omnigraph
+    from tests.contention.audit import objects_left, wrong_epochs
+
+    before = read_state(Place(uri))
+    graph = omnigraph.open(uri)
+    began = time.monotonic()
+    for branch in before:
+        graph.upsert({"Right": [{"name": probe}]}, branch=branch)
+    waited_s = time.monotonic() - began
+    wrong = [found for branch in before for found in wrong_epochs(graph, branch)]
+    after = read_state(Place(uri))
+    return {"before": before, "after": after, "waited_s": waited_s, "wrong": wrong, "left": objects_left(uri)}
 
 
 assert JOBS

@@ -86,13 +86,15 @@ _addresses = itertools.count()
 class Call:
     """A call below the root; paths are relative to it. `source` is set for rename and link.
 
-    `kind` is one of NUMBERS, or "open" where nothing is created by opening.
+    `kind` is one of NUMBERS, or "open" where nothing is created by opening. `existed` says that the name was there
+    before, so that creating it created nothing.
     """
 
     n: int
     kind: str
     path: str
     source: str = ""
+    existed: bool = False
 
     @property
     def mutates(self) -> bool:
@@ -216,7 +218,8 @@ class Supervisor:
             return 0
         source = stopped.source
         relative = str(source.relative_to(self.root)) if source and source.is_relative_to(self.root) else ""
-        call = Call(len(self.log), stopped.kind, str(path.relative_to(self.root)), relative)
+        existed = os.path.lexists(path)
+        call = Call(len(self.log), stopped.kind, str(path.relative_to(self.root)), relative, existed)
         self.log.append(call)
         return self._strike(call, stopped) if self.fault else 0
 

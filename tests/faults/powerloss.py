@@ -2,11 +2,12 @@
 
 The model is POSIX at its strictest: bytes survive if their file was synced after they were written, a name survives if
 the folder that holds it was synced after the name came, and a folder that does not survive takes everything below it
-along. Names that were removed stay removed.
+along. Names that were removed stay removed, and a name that was given to another file keeps one of the two.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -21,6 +22,7 @@ class Unsynced:
 
     def __init__(self) -> None:
         self._file_of: dict[str, int] = {}  # two names of one file share its bytes
+        self._numbers = itertools.count()
         self._bytes: set[int] = set()
         self.names: set[str] = set()
 
@@ -37,28 +39,31 @@ class Unsynced:
         return {name for name, file in self._file_of.items() if file in self._bytes}
 
     def _touch(self, path: str) -> int:
-        return self._file_of.setdefault(path, len(self._file_of))
+        return self._file_of.setdefault(path, next(self._numbers))
+
+    def _name(self, call: Call) -> None:
+        if not call.existed:
+            self.names.add(call.path)
 
     def _create(self, call: Call) -> None:
-        if call.path not in self._file_of:
-            self.names.add(call.path)
+        self._name(call)
         self._bytes.add(self._touch(call.path))
 
     def _write(self, call: Call) -> None:
         self._bytes.add(self._touch(call.path))
 
     _copy = _truncate = _write
-
-    def _mkdir(self, call: Call) -> None:
-        self.names.add(call.path)
+    _mkdir = _name
 
     def _rename(self, call: Call) -> None:
-        self._link(call)
+        self._file_of[call.path] = self._touch(call.source)
+        self._name(call)
         self._unlink(Call(call.n, "unlink", call.source))
 
     def _link(self, call: Call) -> None:
-        self._file_of[call.path] = self._touch(call.source)
-        self.names.add(call.path)
+        if not call.existed:
+            self._file_of[call.path] = self._touch(call.source)
+            self._name(call)
 
     def _unlink(self, call: Call) -> None:
         self._file_of.pop(call.path, None)

@@ -127,7 +127,6 @@ def test_broken_rules_name_the_line() -> None:
             "entity_id": "y",
             "property": "age",
             "line": 3,
-            "row": 1,
         }
     ]
 

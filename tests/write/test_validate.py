@@ -14,7 +14,7 @@ from omnigraph.errors import ConstraintViolation, Violation
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.write.delta import TypeDelta, delta
 from omnigraph.write.rows import rows_to_table
-from omnigraph.write.validate import cascade, reject, settle, validate
+from omnigraph.write.validate import cascade, check, reject, settle, validate
 from tests.write.memory import MemoryReader
 
 SCHEMA = parse_schema(
@@ -69,7 +69,7 @@ def rules(violations: Sequence[Violation]) -> list[tuple[str, str | None, int | 
     ],
 )
 def test_a_row_that_breaks_a_rule_of_its_own_is_told(row: dict[str, object], rule: str, message: str) -> None:
-    found = validate(FREE_OF_CARD, change(FREE_OF_CARD, "Person", [{"name": "a"}, {"name": "b", **row}]), EMPTY)
+    found = check(FREE_OF_CARD, change(FREE_OF_CARD, "Person", [{"name": "a"}, {"name": "b", **row}]), EMPTY)
     assert [(v.rule, v.row, v.entity_id, v.message) for v in found] == [(rule, 1, "b", message)]
 
 
@@ -79,16 +79,16 @@ EMPTY = MemoryReader(FREE_OF_CARD)
 
 def test_bounds_are_inclusive_and_compared_at_the_stored_width() -> None:
     rows = [{"name": "a", "age": 0, "level": 0.1, "big": 2**64 - 1}, {"name": "b", "age": 150, "level": 0.9, "big": 1}]
-    assert validate(FREE_OF_CARD, change(FREE_OF_CARD, "Person", rows), EMPTY) == []
+    assert check(FREE_OF_CARD, change(FREE_OF_CARD, "Person", rows), EMPTY) == []
 
 
 def test_null_keeps_every_rule_of_values() -> None:
-    assert validate(FREE_OF_CARD, change(FREE_OF_CARD, "Person", [{"name": "a"}]), EMPTY) == []
+    assert check(FREE_OF_CARD, change(FREE_OF_CARD, "Person", [{"name": "a"}]), EMPTY) == []
 
 
 def test_a_check_is_searched_for_as_python_does() -> None:
     schema = parse_schema('node A { s: String  @check(s, "(?=.*z)b") }')
-    found = validate(schema, change(schema, "A", [{"s": "abz"}, {"s": "b"}, {"s": "z"}]), MemoryReader(schema))
+    found = check(schema, change(schema, "A", [{"s": "abz"}, {"s": "b"}, {"s": "z"}]), MemoryReader(schema))
     assert rules(found) == [("check", "s", 1), ("check", "s", 2)]
 
 
@@ -105,14 +105,19 @@ def test_a_check_is_searched_for_as_python_does() -> None:
 )
 def test_a_range_on_integers_is_exact(bounds: str, value: int, is_good: bool) -> None:
     schema = parse_schema(f"node A {{ n: I64  @range(n, {bounds}) }}")
-    found = validate(schema, change(schema, "A", [{"n": value}]), MemoryReader(schema))
+    found = check(schema, change(schema, "A", [{"n": value}]), MemoryReader(schema))
     assert (found == []) is is_good
 
 
 def test_a_range_that_no_value_of_the_type_can_keep_refuses_all() -> None:
     schema = parse_schema("node A { n: U32?  @range(n, ..-1) }")
-    found = validate(schema, change(schema, "A", [{"n": 0}, {"n": None}]), MemoryReader(schema))
+    found = check(schema, change(schema, "A", [{"n": 0}, {"n": None}]), MemoryReader(schema))
     assert rules(found) == [("range", "n", 0)]
+
+
+def test_validate_names_entities_and_not_indices_of_the_delta() -> None:
+    deltas = change(FREE_OF_CARD, "Person", [{"name": "a"}, {"name": "b", "age": -1}])
+    assert [(v.entity_id, v.row) for v in validate(FREE_OF_CARD, deltas, EMPTY)] == [("b", None)]
 
 
 # ---- unique ----------------------------------------------------------------------------------------------------------
@@ -124,29 +129,29 @@ def free(rows: Mapping[str, Rows]) -> MemoryReader:
 
 def test_a_unique_value_twice_in_one_write_is_told_of_the_later_row() -> None:
     rows = [{"name": n, "email": e} for n, e in [("a", "x@y"), ("b", "x@y"), ("c", None), ("d", None)]]
-    found = validate(FREE, change(FREE, "Person", rows), free({}))
+    found = check(FREE, change(FREE, "Person", rows), free({}))
     assert rules(found) == [("unique", "email", 1)]
-    assert found[0].message == "email: 'x@y' is also held by row 0 of the same write"
+    assert found[0].message == "email: 'x@y' is also held by 'a' in the same write"
 
 
 def test_a_unique_value_that_another_entity_holds_is_told_with_its_id() -> None:
     reader = free({"Person": [{"name": "a", "email": "x@y"}]})
-    found = validate(FREE, change(FREE, "Person", [{"name": "b", "email": "x@y"}]), reader)
+    found = check(FREE, change(FREE, "Person", [{"name": "b", "email": "x@y"}]), reader)
     assert [(v.rule, v.message) for v in found] == [("unique", "email: 'x@y' is held by 'a'")]
 
 
 def test_rewriting_an_entity_with_its_own_unique_value_is_no_violation() -> None:
     reader = free({"Person": [{"name": "a", "email": "x@y"}]})
-    assert validate(FREE, change(FREE, "Person", [{"name": "a", "email": "x@y"}]), reader) == []
+    assert check(FREE, change(FREE, "Person", [{"name": "a", "email": "x@y"}]), reader) == []
 
 
 def test_a_value_freed_in_the_same_write_can_be_taken() -> None:
     reader = free({"Person": [{"name": "a", "email": "x@y"}, {"name": "b", "email": "b@y"}]})
     swapped = [{"name": "a", "email": "b@y"}, {"name": "b", "email": "x@y"}]
-    assert validate(FREE, change(FREE, "Person", swapped), reader) == []
+    assert check(FREE, change(FREE, "Person", swapped), reader) == []
     taken = change(FREE, "Person", [{"name": "c", "email": "x@y"}], ["a"])
-    assert validate(FREE, taken, reader) == []
-    assert validate(FREE, change(FREE, "Person", [{"name": "c", "email": "x@y"}], replaces_all=True), reader) == []
+    assert check(FREE, taken, reader) == []
+    assert check(FREE, change(FREE, "Person", [{"name": "c", "email": "x@y"}], replaces_all=True), reader) == []
 
 
 def test_a_unique_tuple_collides_only_as_a_whole_also_on_dates() -> None:
@@ -157,20 +162,20 @@ def test_a_unique_tuple_collides_only_as_a_whole_also_on_dates() -> None:
         {"name": "d", "first": "x", "born": None},
         {"name": "e", "first": "x", "born": "2000-01-01"},
     ]
-    found = validate(FREE, change(FREE, "Person", rows), reader)
+    found = check(FREE, change(FREE, "Person", rows), reader)
     assert rules(found) == [("unique", "first, born", 3)]
 
 
 def test_unique_endpoints_of_edges_are_checked() -> None:
     reader = free({"Person": [{"name": "a"}, {"name": "b"}], "Knows": [{"from": "a", "to": "b"}]})
-    found = validate(FREE, change(FREE, "Knows", [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]), reader)
+    found = check(FREE, change(FREE, "Knows", [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]), reader)
     assert rules(found) == [("unique", "src, dst", 0)]
 
 
 def test_zero_and_negative_zero_are_one_unique_value() -> None:
     schema = parse_schema("node A { x: F64? @unique }")
     reader = MemoryReader(schema, {"A": [{"x": -0.0}]})
-    assert rules(validate(schema, change(schema, "A", [{"x": 0.0}]), reader)) == [("unique", "x", 0)]
+    assert rules(check(schema, change(schema, "A", [{"x": 0.0}]), reader)) == [("unique", "x", 0)]
 
 
 # ---- endpoints -------------------------------------------------------------------------------------------------------
@@ -181,7 +186,7 @@ def test_an_edge_needs_nodes_that_are_there_or_come_with_it() -> None:
     deltas = change(FREE, "Person", [{"name": "b"}]) | change(
         FREE, "Knows", [{"from": "a", "to": "b"}, {"from": "a", "to": "nobody"}, {"from": "Bern", "to": "a"}]
     )
-    found = validate(FREE, deltas | change(FREE, "City", [{"name": "Bern"}]), reader)
+    found = check(FREE, deltas | change(FREE, "City", [{"name": "Bern"}]), reader)
     assert sorted(rules(found)) == [("endpoint", "from", 2), ("endpoint", "to", 1)]
     assert "to: there is no Person 'nobody'" in {v.message for v in found}
 
@@ -189,7 +194,7 @@ def test_an_edge_needs_nodes_that_are_there_or_come_with_it() -> None:
 def test_an_edge_to_a_node_that_goes_away_in_the_same_write_is_refused() -> None:
     reader = free({"Person": [{"name": "a"}, {"name": "b"}]})
     deltas = change(FREE, "Person", deleted=["b"]) | change(FREE, "Knows", [{"from": "a", "to": "b"}])
-    assert rules(validate(FREE, deltas, reader)) == [("endpoint", "to", 0)]
+    assert rules(check(FREE, deltas, reader)) == [("endpoint", "to", 0)]
 
 
 def test_removing_a_node_under_a_kept_edge_names_the_edge() -> None:
@@ -199,11 +204,11 @@ def test_removing_a_node_under_a_kept_edge_names_the_edge() -> None:
         change(FREE, "Person", deleted=["b"]),
         change(FREE, "Person", [{"name": "a"}], replaces_all=True),
     ):
-        found = validate(FREE, deltas, reader)
+        found = check(FREE, deltas, reader)
         assert [(v.rule, v.table_key, v.entity_id, v.row) for v in found] == [("endpoint", "edge:Knows", "e1", None)]
-    assert validate(FREE, change(FREE, "Person", people, replaces_all=True), reader) == []
+    assert check(FREE, change(FREE, "Person", people, replaces_all=True), reader) == []
     both = change(FREE, "Person", [{"name": "a"}], replaces_all=True) | change(FREE, "Knows", replaces_all=True)
-    assert validate(FREE, both, reader) == []
+    assert check(FREE, both, reader) == []
 
 
 def test_deleting_a_node_takes_its_edges_along() -> None:
@@ -223,7 +228,7 @@ def test_deleting_a_node_takes_its_edges_along() -> None:
     deltas = cascade(FREE, change(FREE, "Person", deleted=["a"]), reader)
     assert sorted(deltas["Knows"].deleted.to_pylist()) == ["in", "loop", "out"]
     assert deltas["Lives"].deleted.to_pylist() == ["home"]
-    assert validate(FREE, deltas, reader) == []
+    assert check(FREE, deltas, reader) == []
 
 
 # ---- cardinality -----------------------------------------------------------------------------------------------------
@@ -244,7 +249,7 @@ def housed(*names: str, knows: Rows = ()) -> MemoryReader:
 def test_too_many_edges_are_told_of_the_edges_beyond_the_limit() -> None:
     reader = housed("a", "b", "c", "d", knows=[{"from": "a", "to": "b", "id": "k1"}])
     edges = [{"from": "a", "to": "c"}, {"from": "b", "to": "c"}, {"from": "a", "to": "d"}, {"from": "a", "to": "a"}]
-    found = validate(SCHEMA, change(SCHEMA, "Knows", edges), reader)
+    found = check(SCHEMA, change(SCHEMA, "Knows", edges), reader)
     assert rules(found) == [("cardinality", "from", 2), ("cardinality", "from", 3)]
     assert found[0].message == "Person 'a' has 4 Knows edges, at most 2 allowed"
 
@@ -252,9 +257,9 @@ def test_too_many_edges_are_told_of_the_edges_beyond_the_limit() -> None:
 def test_rewriting_or_deleting_edges_makes_room() -> None:
     two = [{"from": "a", "to": "b", "id": "k1"}, {"from": "a", "to": "c", "id": "k2"}]
     reader = housed("a", "b", "c", "d", knows=two)
-    assert validate(SCHEMA, change(SCHEMA, "Knows", [{"from": "a", "to": "d", "id": "k2"}]), reader) == []
-    assert validate(SCHEMA, change(SCHEMA, "Knows", [{"from": "a", "to": "d"}], ["k1"]), reader) == []
-    assert rules(validate(SCHEMA, change(SCHEMA, "Knows", [{"from": "a", "to": "d"}]), reader)) == [
+    assert check(SCHEMA, change(SCHEMA, "Knows", [{"from": "a", "to": "d", "id": "k2"}]), reader) == []
+    assert check(SCHEMA, change(SCHEMA, "Knows", [{"from": "a", "to": "d"}], ["k1"]), reader) == []
+    assert rules(check(SCHEMA, change(SCHEMA, "Knows", [{"from": "a", "to": "d"}]), reader)) == [
         ("cardinality", "from", 0)
     ]
 
@@ -262,27 +267,27 @@ def test_rewriting_or_deleting_edges_makes_room() -> None:
 def test_a_new_node_needs_its_edges_in_the_same_write() -> None:
     reader = housed("a")
     person = change(SCHEMA, "Person", [{"name": "a", "age": 1}, {"name": "b"}])
-    found = validate(SCHEMA, person, reader)
+    found = check(SCHEMA, person, reader)
     assert [(v.rule, v.table_key, v.row, v.entity_id) for v in found] == [("cardinality", "node:Person", 1, "b")]
     assert found[0].message == "Person 'b' has 0 Lives edges, at least 1 needed"
-    assert validate(SCHEMA, person | change(SCHEMA, "Lives", [{"from": "b", "to": "Bern"}]), reader) == []
+    assert check(SCHEMA, person | change(SCHEMA, "Lives", [{"from": "b", "to": "Bern"}]), reader) == []
 
 
 def test_deleting_below_the_minimum_is_refused_unless_the_source_goes_too() -> None:
     reader = housed("a", "b")
-    found = validate(SCHEMA, change(SCHEMA, "Lives", deleted=["home-a"]), reader)
+    found = check(SCHEMA, change(SCHEMA, "Lives", deleted=["home-a"]), reader)
     assert [(v.rule, v.row, v.message) for v in found] == [
         ("cardinality", None, "Person 'a' has 0 Lives edges, at least 1 needed")
     ]
-    assert validate(SCHEMA, cascade(SCHEMA, change(SCHEMA, "Person", deleted=["a"]), reader), reader) == []
+    assert check(SCHEMA, cascade(SCHEMA, change(SCHEMA, "Person", deleted=["a"]), reader), reader) == []
     swapped = change(SCHEMA, "Lives", [{"from": "a", "to": "Rome"}], ["home-a"])
-    assert validate(SCHEMA, swapped, reader) == []
+    assert check(SCHEMA, swapped, reader) == []
 
 
 def test_a_moved_edge_is_counted_anew_at_the_source_it_left() -> None:
     reader = housed("a", "b")
     moved = change(SCHEMA, "Lives", [{"from": "b", "to": "Rome", "id": "home-a"}])
-    found = validate(SCHEMA, moved, reader)
+    found = check(SCHEMA, moved, reader)
     assert sorted((v.rule, v.row, v.message) for v in found) == [
         ("cardinality", 0, "Person 'a' has 0 Lives edges, at least 1 needed"),
         ("cardinality", 0, "Person 'b' has 2 Lives edges, at most 1 allowed"),
@@ -291,7 +296,7 @@ def test_a_moved_edge_is_counted_anew_at_the_source_it_left() -> None:
 
 def test_overwriting_edges_counts_all_sources_that_had_some() -> None:
     reader = housed("a", "b")
-    found = validate(SCHEMA, change(SCHEMA, "Lives", [{"from": "a", "to": "Rome"}], replaces_all=True), reader)
+    found = check(SCHEMA, change(SCHEMA, "Lives", [{"from": "a", "to": "Rome"}], replaces_all=True), reader)
     assert [v.message for v in found] == ["Person 'b' has 0 Lives edges, at least 1 needed"]
 
 
@@ -313,7 +318,7 @@ def test_settling_takes_out_bad_rows_and_what_they_orphan() -> None:
     ]
     assert kept["Person"].ids.to_pylist() == ["b"]
     assert kept["Knows"].rows.num_rows == 1
-    assert validate(SCHEMA, kept, reader) == []
+    assert check(SCHEMA, kept, reader) == []
 
 
 def test_settling_goes_on_until_nothing_is_orphaned() -> None:
@@ -411,11 +416,11 @@ def test_a_write_to_a_valid_graph_is_refused_exactly_when_the_result_would_be_in
         gone = [i for i in data.draw(st.lists(ids, unique=True), label=f"delete {name}") if i not in taken]
         whole = data.draw(st.booleans(), label=f"overwrite {name}") and data.draw(st.booleans())
         deltas |= change(MODEL, name, given_rows, () if whole else gone, replaces_all=whole)
-    found = validate(MODEL, deltas, committed)
+    found = check(MODEL, deltas, committed)
     assert (found == []) == is_valid(committed.applied(deltas)), found
     try:
         kept, _ = settle(MODEL, deltas, committed)
     except ConstraintViolation:
         return
-    assert validate(MODEL, kept, committed) == []
+    assert check(MODEL, kept, committed) == []
     assert is_valid(committed.applied(kept))

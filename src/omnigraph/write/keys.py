@@ -83,6 +83,7 @@ def _quoted(column: pa.Array) -> pa.Array:
 
 
 def _float_texts(column: pa.Array) -> pa.Array:
+    assert pc.all(pc.is_finite(column)).as_py() is not False, "a key holds a float that is not finite"
     # Adding zero turns -0.0 into 0.0 and changes nothing else.
     shortest = pc.add(column, pa.scalar(0.0, column.type)).cast(pa.string())
     if not pc.any(pc.match_substring(shortest, "e")).as_py():

@@ -2,7 +2,7 @@
 
 1. cut      the input into blocks at line feeds; blank lines are skipped, and counted in line numbers
 2. group    the lines of a block by how they start (`blocks`)
-3. read     each group by the fast way (`typed`, `forms`); one that is not plainly right is halved until it is, or small
+3. read     each group by the fast way (`typed`, `forms`); where that fails, the group is cut and tried again
 4. judge    the lines that are left, one by one (`record`); only the judge refuses a line
 5. put      the rows of a type back into the order of their lines
 

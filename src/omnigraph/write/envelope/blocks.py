@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import RecordError
 from omnigraph.write.envelope.forms import PREFIX_PATTERN, Prefix, prefix_of
 
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 4 << 20
 GROUPS_MAX = 512
 LINE_BYTES_MAX = 1 << 30
 

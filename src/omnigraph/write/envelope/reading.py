@@ -20,11 +20,13 @@ from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage.columns import arrow_schema, arrow_type
 from omnigraph.write.envelope.blocks import BLOCK_BYTES, Block, Group, blocks, groups, lines_of
 from omnigraph.write.envelope.record import Record, Refusal, judge
-from omnigraph.write.envelope.typed import TypeReader
+from omnigraph.write.envelope.typed import Piece, TypeReader
 from omnigraph.write.keys import Ulids, canonical_ids
 
 # So few lines are read faster by the judge than by a call of Arrow's reader.
 JUDGED_MAX = 16
+# After so many failures in a group, one that has hardly any good lines is left to the judge altogether.
+FAILURES_MAX = 32
 
 _KINDS = {"type": "node", "edge": "edge"}
 
@@ -183,22 +185,36 @@ class _Work:
 def _read_group(
     reader: TypeReader, group: Group, offset: int, read: list[_Rows], unsure: list[tuple[int, bytes]]
 ) -> None:
-    """Read a group, halving what can't be read at once; lines that are left go to `unsure`."""
+    """Read a group, cutting what can't be read at once; lines that are left go to `unsure`."""
     assert group.prefix is not None
     waiting = [(0, len(group.lines))]
+    failures = lines_read = 0
     while waiting:
         start, stop = waiting.pop()
         lines, places = group.lines.slice(start, stop - start), group.places[start:stop]
-        if stop - start > JUDGED_MAX:
-            piece = reader.read(lines, group.prefix, places + offset)
-            if piece is not None:
-                read.append(_Rows(piece.table, places, piece.has_own_ids))
-                continue
-            if stop - start > 1:
-                middle = (start + stop) // 2
-                waiting += [(middle, stop), (start, middle)]
-                continue
-        unsure.extend(zip(places.tolist(), lines.to_pylist(), strict=True))
+        is_hopeless = failures >= FAILURES_MAX and lines_read < failures * JUDGED_MAX
+        if stop - start <= JUDGED_MAX or is_hopeless:
+            unsure.extend(zip(places.tolist(), lines.to_pylist(), strict=True))
+            continue
+        piece = reader.read(lines, group.prefix, places + offset)
+        if isinstance(piece, Piece):
+            lines_read += piece.table.num_rows
+            if piece.unsure is not None:
+                left = lines.filter(pa.array(piece.unsure)).to_pylist()
+                unsure.extend(zip(places[piece.unsure].tolist(), left, strict=True))
+                places = places[~piece.unsure]
+            read.append(_Rows(piece.table, places, piece.has_own_ids))
+            continue
+        failures += 1
+        if stop - start == 1:
+            unsure.append((int(places[0]), lines[0].as_py()))
+        elif piece.row is None:
+            middle = (start + stop) // 2
+            waiting += [(middle, stop), (start, middle)]
+        else:
+            at = start + piece.row
+            unsure.append((int(group.places[at]), group.lines[at].as_py()))
+            waiting += [part for part in ((at + 1, stop), (start, at)) if part[0] < part[1]]
 
 
 def _judged(
