@@ -76,7 +76,6 @@ def test_a_plan_of_the_right_form_with_nonsense_in_it_is_no_plan(path: Path) -> 
         body = f'{{"nonce": "planted", "attempt": 0, "tables": {tables}, "record": {record}}}'
         ticket.with_name(ticket.name.replace(".0.json", ".plan0.json")).write_text(body)
         write_in_time(path)
-        plant.ticket(path)
         ticket = plant.ticket(path)
 
 
@@ -164,7 +163,7 @@ def test_a_ticket_whose_epoch_was_decided_meanwhile_is_void(path: Path) -> None:
 
 
 def test_a_ticket_whose_half_made_file_is_swept_is_made_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer is stopped while the store stages its ticket; the epoch is decided and swept; its rename then fails."""
+    """The writer is stopped while the store stages its ticket; the epoch is decided and swept; the rename fails."""
     import obstore
     from obstore.exceptions import GenericError
 

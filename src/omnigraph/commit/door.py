@@ -53,7 +53,7 @@ TURNS_OUTSIDE = 3
 """How often long work is prepared without the ticket before it is prepared under it."""
 SWEEP_EVERY = 64
 SETTLE_MOST = 8
-ASK_MOST_S = 8.0
+ASK_MOST_S, ASK_LOCAL_MOST_S = 8.0, 2.0
 """How long a writer that is in doubt goes on asking a store that fails."""
 
 
@@ -210,24 +210,25 @@ class Door:
             if held is None:
                 return
             ticket, dead = held
-            if dead:
-                self._take_over(branch, ticket)
-            else:
+            may_settle = dead or self.tickets.is_own(ticket)
+            if not may_settle or not self._take_over(branch, ticket):
                 pause()
 
-    def _take_over(self, branch: str, below: Ticket) -> None:
+    def _take_over(self, branch: str, below: Ticket) -> bool:
+        """Settle an epoch whose holder is dead, or which this handle holds and could not settle before."""
         self.observe("claim")
-        claim = self.tickets.claim(below)
+        claim = below if self.tickets.is_own(below) else self.tickets.claim(below)
         if claim is None:
-            return
+            return False
         try:
             view = self.view(branch)
-            settle(self.manifest, self.tickets, view, claim, observe=self.observe, reason="its writer died")
+            settled = settle(self.manifest, self.tickets, view, claim, observe=self.observe, reason="its writer died")
         except StorageError:
-            return  # the claim stays; whoever comes next, perhaps this very call, settles the epoch
+            return False  # the claim stays; whoever comes next, perhaps this very call, settles the epoch
         finally:
             self.tickets.rest(claim)
         self.sweep()
+        return settled is not None
 
 
 class _Run:
@@ -361,7 +362,7 @@ class _Run:
 
     def _ask(self, trouble: Exception) -> Outcome:
         """I do not know how far I came. Look the outcome up; settle it if it is undecided; believe the answer."""
-        patience = time.monotonic() + ASK_MOST_S
+        patience = time.monotonic() + (ASK_LOCAL_MOST_S if self.door.manifest.location.is_local else ASK_MOST_S)
         for turn in range(SETTLE_MOST):
             if turn > 1 and time.monotonic() > patience:
                 break

@@ -73,6 +73,7 @@ class Tickets:
         self.objects = objects
         self._heart = _Heart(objects)
         self._seen: dict[str, tuple[str, float]] = {}
+        self._own: set[str] = set()
 
     def take(self, incarnation: str, epoch: int, *, tables: tuple[str, ...], kind: str) -> Ticket | None:
         """Create the ticket of this epoch; None if somebody else has it."""
@@ -81,8 +82,16 @@ class Tickets:
         body = {"nonce": nonce, "owner": owner.myself(), "tables": list(tables), "kind": kind, "at": time.time()}
         if not self.objects.create(ticket.name, body):
             return None
-        self._heart.watch(ticket)
+        self._hold(ticket)
         return ticket
+
+    def _hold(self, ticket: Ticket) -> None:
+        self._own.add(ticket.name)
+        self._heart.watch(ticket)
+
+    def is_own(self, ticket: Ticket) -> bool:
+        """Whether this very handle took the ticket, and could not finish what it stands for."""
+        return ticket.name in self._own
 
     def claim(self, below: Ticket) -> Ticket | None:
         """Create the next claim over an epoch whose holder is dead; None if another recoverer was quicker."""
@@ -90,7 +99,7 @@ class Tickets:
         own = secrets.token_hex(6)
         if not self.objects.create(ticket.name, {"nonce": own, "owner": owner.myself(), "at": time.time()}):
             return None
-        self._heart.watch(ticket)
+        self._hold(ticket)
         return ticket
 
     def rest(self, ticket: Ticket) -> None:
@@ -132,9 +141,8 @@ class Tickets:
     def plans(self, ticket: Ticket) -> list[dict[str, Any]]:
         """Every plan of this epoch that can be read, newest attempt first."""
         prefix = f"{ticket.incarnation}/{ticket.epoch:012d}.plan"
-        names = sorted(
-            (e.name for e in self.objects.entries(ticket.incarnation) if e.name.startswith(prefix)), reverse=True
-        )
+        listed = (e.name for e in self.objects.entries(ticket.incarnation))
+        names = sorted((n for n in listed if n.startswith(prefix) and n.endswith(".json")), reverse=True)
         bodies = (self.objects.read(name) for name in names)
         return [b for b in bodies if b and b.get("nonce") == ticket.nonce]
 
@@ -143,6 +151,7 @@ class Tickets:
         writer.
         """
         self.rest(ticket)
+        self._own.discard(ticket.name)
         names = [ticket.name, *(plan_name(ticket.incarnation, ticket.epoch, a) for a in range(attempts))]
         if self._heart.has_beaten(ticket):
             names.append(ticket.heartbeat)

@@ -304,17 +304,13 @@ class Manifest:
         from lance.fragment import write_fragments
 
         table = self.table()
-        fragments = write_fragments(
-            rows, table, mode="append", storage_options=self.location.lance_options, enable_stable_row_ids=False
-        )
-        if self.location.is_local:
-            uri = self.location.manifest_uri
-            durable.sync_files(durable.new_files(uri, [f.to_json() for f in fragments]))
-        tx = lancefs.transaction(lancefs.operations().Append(fragments), read_version=table.version)
-        try:
-            lancefs.commit(self.location, self.location.manifest_uri, tx)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise StorageError(doing="appending records to the manifest", detail=str(error)) from error
+        uri = self.location.manifest_uri
+        with lancefs.reading("appending records to the manifest"):
+            fragments = write_fragments(rows, table, mode="append", storage_options=self.location.lance_options)
+            if self.location.is_local:
+                durable.sync_files(durable.new_files(uri, [f.to_json() for f in fragments]))
+            tx = lancefs.transaction(lancefs.operations().Append(fragments), read_version=table.version)
+            lancefs.commit(self.location, uri, tx)
 
     def fold(self) -> None:
         """Merge the small fragments that appended records leave behind, once there are many. Rows stay what they

@@ -185,36 +185,51 @@ class _Work:
 def _read_group(
     reader: TypeReader, group: Group, offset: int, read: list[_Rows], unsure: list[tuple[int, bytes]]
 ) -> None:
-    """Read a group, cutting what can't be read at once; lines that are left go to `unsure`."""
+    """Read a group in pieces as large as go through; lines that are left go to `unsure`.
+
+    A piece that fails is cut before the line that failed, or in half if that is not known; then pieces grow again.
+    """
     assert group.prefix is not None
-    waiting = [(0, len(group.lines))]
-    failures = lines_read = 0
-    while waiting:
-        start, stop = waiting.pop()
-        lines, places = group.lines.slice(start, stop - start), group.places[start:stop]
-        is_hopeless = failures >= FAILURES_MAX and lines_read < failures * JUDGED_MAX
-        if stop - start <= JUDGED_MAX or is_hopeless:
-            unsure.extend(zip(places.tolist(), lines.to_pylist(), strict=True))
-            continue
-        piece = reader.read(lines, group.prefix, places + offset)
-        if isinstance(piece, Piece):
-            lines_read += piece.table.num_rows
-            if piece.unsure is not None:
-                left = lines.filter(pa.array(piece.unsure)).to_pylist()
-                unsure.extend(zip(places[piece.unsure].tolist(), left, strict=True))
-                places = places[~piece.unsure]
-            read.append(_Rows(piece.table, places, piece.has_own_ids))
-            continue
-        failures += 1
-        if stop - start == 1:
-            unsure.append((int(places[0]), lines[0].as_py()))
-        elif piece.row is None:
-            middle = (start + stop) // 2
-            waiting += [(middle, stop), (start, middle)]
+    start, size, failures, lines_read = 0, len(group.lines), 0, 0
+    while start < len(group.lines):
+        if failures >= FAILURES_MAX and lines_read < failures * JUDGED_MAX:
+            unsure.extend(_lines_at(group, start, len(group.lines)))
+            return
+        stop = min(start + size, len(group.lines))
+        if stop - start <= JUDGED_MAX:
+            unsure.extend(_lines_at(group, start, stop))
         else:
-            at = start + piece.row
-            unsure.append((int(group.places[at]), group.lines[at].as_py()))
-            waiting += [part for part in ((at + 1, stop), (start, at)) if part[0] < part[1]]
+            lines, places = group.lines.slice(start, stop - start), group.places[start:stop]
+            result = reader.read(lines, group.prefix, places + offset)
+            if isinstance(result, Failed):
+                failures += 1
+                if result.row is not None:
+                    # The lines before it are read anew, unless there is none.
+                    size = result.row
+                    unsure.extend(_lines_at(group, start, start + 1) if size == 0 else [])
+                    start, size = (start + 1, stop - start) if size == 0 else (start, size)
+                    continue
+                if stop - start > HALVED_MIN:
+                    size = (stop - start) // 2
+                    continue
+                unsure.extend(_lines_at(group, start, stop))
+            else:
+                lines_read += result.table.num_rows
+                read.append(_kept(result, lines, places, unsure))
+        start, size = stop, 2 * max(size, JUDGED_MAX)
+
+
+def _lines_at(group: Group, start: int, stop: int) -> Iterable[tuple[int, bytes]]:
+    return zip(group.places[start:stop].tolist(), group.lines.slice(start, stop - start).to_pylist(), strict=True)
+
+
+def _kept(piece: Piece, lines: pa.Array, places: np.ndarray, unsure: list[tuple[int, bytes]]) -> _Rows:
+    """The rows of a piece; the lines that it is unsure of go to `unsure`."""
+    if piece.unsure is not None:
+        left = lines.filter(pa.array(piece.unsure)).to_pylist()
+        unsure.extend(zip(places[piece.unsure].tolist(), left, strict=True))
+        places = places[~piece.unsure]
+    return _Rows(piece.table, places, piece.has_own_ids)
 
 
 def _judged(
