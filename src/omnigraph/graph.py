@@ -2,7 +2,7 @@
 
 `init` creates a graph, `open` opens one; opening reads and never writes. Reads work on one pinned snapshot. Writes
 go through the one door and are either acknowledged exactly once or refused with a typed error and no effect. A
-handle may be shared by threads; they take turns. Any number of processes may hold handles of one graph.
+handle may be shared by threads; writers take turns, readers never wait. Any number of processes may hold handles of one graph.
 """
 
 from __future__ import annotations
@@ -69,29 +69,24 @@ class Graph:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def schema(self, branch: str = MAIN) -> Schema:
-        with self._door.lock:
-            return self._manifest.schema(self._manifest.head(branch).schema)
+        return self._manifest.schema(self._manifest.head(branch).schema)
 
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
         """One coherent state: the branch's newest, or that of any commit."""
-        with self._door.lock:
-            return Snapshot.take(self._door, branch, commit)
+        return Snapshot.take(self._door, branch, commit)
 
     def branches(self) -> list[BranchInfo]:
         """All branches, sorted by name."""
-        with self._door.lock:
-            return [BranchInfo.of(head) for _, head in sorted(self._manifest.heads().items())]
+        return [BranchInfo.of(head) for _, head in sorted(self._manifest.heads().items())]
 
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[CommitInfo]:
         """The commits that the branch's state is made of, newest first."""
         from omnigraph.history import reachable
 
-        with self._door.lock:
-            return [CommitInfo.of(r) for r in reachable(self._manifest, branch, limit=limit)]
+        return [CommitInfo.of(r) for r in reachable(self._manifest, branch, limit=limit)]
 
     def commit(self, commit_id: str) -> CommitInfo:
-        with self._door.lock:
-            return CommitInfo.of(self._manifest.record(commit_id))
+        return CommitInfo.of(self._manifest.record(commit_id))
 
     # ---- small writes ------------------------------------------------------------------------------------------------
 
@@ -214,8 +209,7 @@ class Graph:
         from omnigraph.write.evolve import ApplySchema
 
         desired = parse_schema(text, file=schema_file)
-        with self._door.lock:
-            return ApplySchema(desired, allow_data_loss=allow_data_loss).plan(self._door.view(branch))
+        return ApplySchema(desired, allow_data_loss=allow_data_loss).plan(self._door.view(branch))
 
     def apply_schema(
         self,

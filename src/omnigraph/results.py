@@ -98,7 +98,7 @@ class WriteResult:
             inserted=counts.get("inserted", {}),
             updated=counts.get("updated", {}),
             deleted=counts.get("deleted", {}),
-            ids=result.get("ids", {}),
+            ids=result.get("ids") or counts.get("ids", {}),
             repeated=outcome.repeated,
         )
 

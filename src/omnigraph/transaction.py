@@ -19,9 +19,7 @@ class Transaction:
     """Collects statements; `result` is set when the block has ended and the commit is there."""
 
     def __init__(self, door: Door, branch: str) -> None:
-        with door.lock:
-            self._view = door.view(branch)
-        self._lock = door.lock
+        self._view = door.view(branch)
         self._seen: list[Seen] = []
         self.statements: list[Statement] = []
         self.result: WriteResult | None = None
@@ -41,8 +39,7 @@ class Transaction:
         return self._look(type_name, None)
 
     def _look(self, type_name: str, entity_id: str | None) -> list[dict[str, Any]]:
-        with self._lock:
-            found = look(self._view, self._view.type(type_name), entity_id)
+        found = look(self._view, self._view.type(type_name), entity_id)
         self._seen.append(found)
         assert found.rows is not None
         return list(found.rows.to_pylist())

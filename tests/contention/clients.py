@@ -277,4 +277,13 @@ def examine(uri: str, *, probe: str) -> dict[str, Any]:
     return {"before": before, "after": after, "waited_s": waited_s, "wrong": wrong, "left": objects_left(uri)}
 
 
+@job
+def perform_operation(uri: str, operation: dict[str, Any], *, phase: str, occurrence: int) -> None:
+    """An operation of the model, by a process that dies before a phase of it."""
+    import omnigraph
+    from tests.properties.perform import perform
+
+    perform(omnigraph.open(uri, observer=signal_at(phase, occurrence, signal.SIGKILL)), operation)
+
+
 assert JOBS

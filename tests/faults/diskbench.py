@@ -21,13 +21,21 @@ from tests.faults import verbs
 from tests.faults.forkserver import Ended, ForkServer
 from tests.faults.localdisk import Call, DiskFault, Supervisor
 from tests.faults.once import Once
-from tests.faults.oracle import LONG_LEASE_S, Evidence, Expectation, Traces, difference, probe_name
+from tests.faults.oracle import (
+    LEASE_S,
+    LONG_LEASE_S,
+    POWER_LOSSES,
+    Evidence,
+    Expectation,
+    Traces,
+    difference,
+    probe_name,
+)
 from tests.faults.powerloss import lose_power
 from tests.faults.verbs import Point, Verb
 
-KINDS = ("kill_before", "kill_after", "torn", "enospc", "eio", "full", "broken", "power", "power_partly")
 AFTER_THE_END = ("power_acknowledged",)
-ENVIRONMENT = {"OMNIGRAPH_LEASE_S": str(LONG_LEASE_S)}
+KINDS = ("kill_before", "kill_after", "torn", "enospc", "eio", "full", "broken", "power", "power_partly")
 
 
 @dataclass(frozen=True)
@@ -110,13 +118,15 @@ class DiskBench:
         assert ended.acknowledged, f"{job} {arguments} on an undisturbed disk: {ended}"
         return ended.value
 
-    def _try(self, slot: Slot, job: str, **arguments: Any) -> Ended:
-        return self._forks.run(job, {"uri": str(slot.graph), "store": None, **arguments}, ENVIRONMENT)
+    def _try(self, slot: Slot, job: str, lease_s: float = LONG_LEASE_S, **arguments: Any) -> Ended:
+        environment = {"OMNIGRAPH_LEASE_S": str(lease_s)}
+        return self._forks.run(job, {"uri": str(slot.graph), "store": None, **arguments}, environment)
 
     def _watched(self, slot: Slot, verb: str, fault: DiskFault | None) -> tuple[Ended, Supervisor]:
         supervisor = Supervisor(slot.home, fault)
         arguments = {"uri": str(slot.graph), "store": None, "verb": verb}
-        return supervisor.run(self._forks, "perform", arguments, ENVIRONMENT), supervisor
+        environment = {"OMNIGRAPH_LEASE_S": str(LONG_LEASE_S)}
+        return supervisor.run(self._forks, "perform", arguments, environment), supervisor
 
     # ---- stage -------------------------------------------------------------------------------------------------------
 
@@ -164,13 +174,14 @@ class DiskBench:
         with self._slot(stage.verb) as slot:
             start = slot.files()
             ends = kind in AFTER_THE_END
-            fault = DiskFault("kill_before" if kind.startswith("power") else kind, k)
+            fault = DiskFault("kill_before" if kind in POWER_LOSSES else kind, k)
             victim, supervisor = self._watched(slot, stage.verb.name, None if ends else fault)
-            if kind.startswith("power"):
+            if kind in POWER_LOSSES:
                 performed = supervisor.log if ends else supervisor.log[:k]
                 lose_power(slot.home, performed, rng=rng if kind == "power_partly" else None)
             traces = Traces.between(start, slot.files())
-            checks = [self._try(slot, "check", probe=probe_name(number)) for number in (1, 2)]
+            lease_s = LEASE_S if kind in POWER_LOSSES else LONG_LEASE_S
+            checks = [self._try(slot, "check", lease_s, probe=probe_name(number)) for number in (1, 2)]
             struck = supervisor.struck
             return Evidence(
                 fault=kind,

@@ -36,3 +36,23 @@ def test_threads_that_share_a_handle_lose_nothing(graph: og.Graph) -> None:
     assert torn == []
     assert graph.snapshot().count("Person") == 48
     assert len(graph.commits()) == 49
+
+
+def test_readers_do_not_wait_for_a_writer_of_the_same_handle(graph: og.Graph) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hold(phase: str) -> None:
+        if phase == "effect":
+            inside.set()
+            assert go_on.wait(30)
+
+    shared = og.open(graph.uri, observer=hold)
+    with ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(shared.insert, {"Person": [{"name": "Ada"}]})
+        assert inside.wait(30)
+        assert shared.snapshot().count("Person") == 0
+        assert len(shared.commits()) == 1
+        assert shared.schema().node.keys() == {"Person", "Doc"}
+        go_on.set()
+        writer.result()
+    assert shared.snapshot().count("Person") == 1

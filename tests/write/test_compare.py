@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.write.compare import unchanged_mask
@@ -37,6 +37,7 @@ def same(a: object, b: object) -> bool:
 
 
 @pytest.mark.parametrize(("arrow", "values"), TYPES, ids=[str(t) for t, _ in TYPES])
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_row_is_unchanged_exactly_when_all_its_values_are_the_same(
     arrow: pa.DataType, values: st.SearchStrategy[object], data: st.DataObject

@@ -12,7 +12,7 @@ import pytest
 from omnigraph.errors import RecordError
 from omnigraph.storage.columns import arrow_schema
 from omnigraph.write.envelope import blocks as blocks_module
-from omnigraph.write.envelope import chunks_of, parse
+from omnigraph.write.envelope import chunks_of, parse, reading
 from tests.write.lines import SCHEMA, expected, good_lines, judged, verdicts
 
 # (line, rule, a part of the reason)
@@ -204,7 +204,8 @@ def test_every_line_gets_the_same_verdict_among_thousands() -> None:
 def test_a_line_gets_the_same_verdict_in_a_group_of_its_own_kind(
     line: bytes, judged_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.write.envelope.reading.JUDGED_MAX", judged_max)
+    monkeypatch.setattr(reading, "JUDGED_MAX", judged_max)
+    monkeypatch.setattr(reading, "HALVED_MIN", judged_max + 1)
     lines = [line] * 40
     assert verdicts(parse(SCHEMA, [b"\n".join(lines)])) == expected(SCHEMA, lines)
 

@@ -97,6 +97,8 @@ def test_mangled_input_only_ever_gives_typed_rejections_and_both_ways_agree(
     judged_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "JUDGED_MAX", judged_max)
+    monkeypatch.setattr(reading, "HALVED_MIN", judged_max + 1)
+    monkeypatch.setattr(reading, "FAILURES_MAX", 10**9 if judged_max == 0 else 32)
     for seed in runs():
         print(f"seed {seed}")
         r = random.Random(seed)
@@ -146,9 +148,7 @@ def things(draw: st.DrawFn) -> bytes:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(things(), min_size=1, max_size=12))
 def test_any_value_in_any_property_gets_the_judges_verdict(lines: list[bytes]) -> None:
-    before = reading.JUDGED_MAX
-    reading.JUDGED_MAX = 0
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "JUDGED_MAX", 0)
+        patch.setattr(reading, "HALVED_MIN", 1)
         agree(b"\n".join(lines))
-    finally:
-        reading.JUDGED_MAX = before

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pyarrow as pa
 import pyarrow.json as pj
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.write.temporal import MS_MAX, MS_MIN, day_of_date, day_of_text, ms_of_datetime, ms_of_text
@@ -32,11 +32,13 @@ def test_what_is_no_date_is_refused(text: str) -> None:
     assert day_of_text(text) is None
 
 
+@settings(deadline=None)
 @given(st.dates())
 def test_every_date_reads_back(value: date) -> None:
     assert day_of_text(value.isoformat()) == day_of_date(value)
 
 
+@settings(deadline=None)
 @given(st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=-11, minutes=-30)), None])))
 def test_every_datetime_of_python_reads_back_to_the_millisecond(value: datetime) -> None:
     ms = ms_of_datetime(value)
@@ -60,6 +62,7 @@ PIECES = st.tuples(
 )
 
 
+@settings(deadline=None)
 @given(PIECES)
 def test_what_arrow_reads_as_a_timestamp_we_read_alike(pieces: tuple[str, str, str, str]) -> None:
     """The fast way leaves timestamps to Arrow: whatever it accepts must be ours, unless it is outside of our years."""

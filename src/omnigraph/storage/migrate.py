@@ -81,31 +81,36 @@ def _swap(
     fields: Mapping[int, Mapping[str, str]],
     read_version: int,
 ) -> None:
+    started = time.clock_gettime(time.CLOCK_BOOTTIME)
+    version = _commit(manifest, stamp, config, fields, read_version)
+    if time.clock_gettime(time.CLOCK_BOOTTIME) - started <= SUSPICIOUS_S:
+        return
+    # Lance sees conflicts only through versions that still exist. If mine buried a migrated graph, put that back.
+    before = lancefs.open_table(manifest.location, manifest.location.manifest_uri, version=version - 1)
+    found = manifest.format_of(before)
+    if found >= stamp:
+        held = before.config()
+        _commit(manifest, found, {key: held.get(key) for key in config}, {}, version)
+        raise SwapLost(f"the graph got format {found} long ago")
+
+
+def _commit(
+    manifest: Manifest,
+    stamp: int,
+    config: Mapping[str, str | None],
+    fields: Mapping[int, Mapping[str, str]],
+    read_version: int,
+) -> int:
     op = lancefs.operations()
     operation = op.UpdateConfig(
         config_updates=op.UpdateMap(dict(config)),
         schema_metadata_updates=op.UpdateMap({FORMAT_KEY: str(stamp)}),
         field_metadata_updates={field: op.UpdateMap(dict(values)) for field, values in fields.items()},
     )
-    started = time.clock_gettime(time.CLOCK_BOOTTIME)
+    tx = lancefs.transaction(operation, read_version=read_version)
     try:
-        done = lancefs.commit(
-            manifest.location, manifest.location.manifest_uri, lancefs.transaction(operation, read_version=read_version)
-        )
+        return int(lancefs.commit(manifest.location, manifest.location.manifest_uri, tx).version)
     except StorageError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
         raise SwapLost(str(error)) from error
-    if time.clock_gettime(time.CLOCK_BOOTTIME) - started > SUSPICIOUS_S:
-        _require_succession(manifest, done.version, stamp, config)
-
-
-def _require_succession(manifest: Manifest, version: int, stamp: int, config: Mapping[str, str | None]) -> None:
-    """Lance sees conflicts only through versions that still exist. If mine buried a migrated graph, put that back."""
-    before = lancefs.open_table(manifest.location, manifest.location.manifest_uri, version=version - 1)
-    found = manifest.format_of(before)
-    if found < stamp:
-        return
-    held = before.config()
-    _swap(manifest, stamp=found, config={key: held.get(key) for key in config}, fields={}, read_version=version)
-    raise SwapLost(f"the graph had format {found} long ago")

@@ -18,14 +18,15 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import EntityType, PropertyType
-from omnigraph.storage.columns import arrow_type
 from omnigraph.write.delta import flat
+from omnigraph.write.temporal import day_of_date, ms_of_datetime
 
 TEXT = PropertyType("String")
 
@@ -43,11 +44,19 @@ def canonical_ids(t: EntityType, table: pa.Table) -> pa.Array:
 
 
 def canonical_id(t: EntityType, values: Mapping[str, object]) -> str:
-    """The id for stored values of the key properties (as Arrow's `as_py` gives them, or an int for a date)."""
-    columns = [pa.array([values[name]], arrow_type(t.by_name[name].type)) for name in t.key_properties]
-    ids = tuple_texts([(t.by_name[n].type, c) for n, c in zip(t.key_properties, columns, strict=True)])
-    text: str = ids[0].as_py()
-    return text
+    """The id for one entity's stored values: as Arrow's `as_py` gives them, or an int for a Date or DateTime."""
+    parts = [_text(t.by_name[name].type.kind, values[name]) for name in t.key_properties]
+    return parts[0] if len(parts) == 1 else json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text(kind: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _positional(np.float32(value) if kind == "F32" else np.float64(value))
+    if isinstance(value, datetime):
+        return str(ms_of_datetime(value))
+    return str(day_of_date(value)) if isinstance(value, date) else str(value)
 
 
 def tuple_texts(members: Sequence[tuple[PropertyType, pa.ChunkedArray | pa.Array]]) -> pa.Array:

@@ -36,6 +36,7 @@ from omnigraph.write.validate import cascade, validate
 Rows = Any
 """A sequence of mappings from names to values, or an Arrow table."""
 QUICK_ROWS_MOST = 2_000
+KEPT_IDS_MOST = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +137,7 @@ class Write:
             view=view,
             tables=applied.tables,
             reads=consulted(view, deltas) | {s.type_id for s in self.seen},
-            summary=counts,
+            summary={**counts, **self._generated(view)},
             result={**counts, "ids": self._ids(view)},
         )
 
@@ -146,6 +147,11 @@ class Write:
             if isinstance(s, Put):
                 found.setdefault(s.type_name, []).extend(s.typed[view.head.schema]["id"].to_pylist())
         return found
+
+    def _generated(self, view: View) -> dict[str, Any]:
+        """Ids that are no function of the rows, if they are few: whoever repeats the operation shall learn them."""
+        ids = {name: found for name, found in self._ids(view).items() if not view.type(name).key_properties}
+        return {"ids": ids} if 0 < sum(map(len, ids.values())) <= KEPT_IDS_MOST else {}
 
 
 def consulted(view: View, deltas: Mapping[str, TypeDelta]) -> frozenset[str]:

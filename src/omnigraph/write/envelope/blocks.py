@@ -88,26 +88,24 @@ def lines_of(block: Block) -> pa.Array:
 
 def groups(lines: pa.Array) -> Iterator[Group]:
     """All lines of a block but the blank ones, in groups that are read in one way."""
-    places = np.arange(len(lines), dtype=np.int64)
+    is_open = np.ones(len(lines), dtype=bool)
     for _ in range(GROUPS_MAX):
-        if len(lines) == 0:
+        first = int(np.argmax(is_open)) if len(lines) else 0
+        if len(lines) == 0 or not is_open[first]:
             return
-        prefix = prefix_of(lines[0].as_py())
+        prefix = prefix_of(lines[first].as_py())
         if prefix is not None:
-            alike = np.asarray(pc.starts_with(lines, prefix.text))
+            alike = is_open & np.asarray(pc.starts_with(lines, prefix.text))
         else:
-            alike = ~np.asarray(pc.match_substring_regex(lines, PREFIX_PATTERN))
-            alike[0] = True
-        if alike.all():
-            group, lines = lines, lines.slice(0, 0)
-        else:
-            group, lines = lines.filter(pa.array(alike)), lines.filter(pa.array(~alike))
+            alike = is_open & ~np.asarray(pc.match_substring_regex(lines, PREFIX_PATTERN))
+            alike[first] = True
+        group = lines if alike.all() else lines.filter(pa.array(alike))
+        is_open &= ~alike
         if prefix is None:
-            yield from _parsed_groups(group, places[alike])
+            yield from _parsed_groups(group, np.flatnonzero(alike))
         else:
-            yield Group(group, places[alike], prefix)
-        places = places[~alike]
-    yield from _parsed_groups(lines, places)
+            yield Group(group, np.flatnonzero(alike), prefix)
+    yield from _parsed_groups(lines.filter(pa.array(is_open)), np.flatnonzero(is_open))
 
 
 def _parsed_groups(lines: pa.Array, places: np.ndarray) -> Iterator[Group]:

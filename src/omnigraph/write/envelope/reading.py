@@ -25,7 +25,9 @@ from omnigraph.write.keys import Ulids, canonical_ids
 
 # So few lines are read faster by the judge than by a call of Arrow's reader.
 JUDGED_MAX = 16
-# After so many failures in a group, one that has hardly any good lines is left to the judge altogether.
+# A piece of so few lines is not halved when it fails, but judged.
+HALVED_MIN = 64
+# After so many failures, a group that has hardly any good lines is left to the judge altogether.
 FAILURES_MAX = 32
 
 _KINDS = {"type": "node", "edge": "edge"}
@@ -187,36 +189,38 @@ def _read_group(
 ) -> None:
     """Read a group in pieces as large as go through; lines that are left go to `unsure`.
 
-    A piece that fails is cut before the line that failed, or in half if that is not known; then pieces grow again.
+    A piece that fails is cut at the line that failed, or in half if that is not known; then pieces grow again.
     """
     assert group.prefix is not None
-    start, size, failures, lines_read = 0, len(group.lines), 0, 0
-    while start < len(group.lines):
-        if failures >= FAILURES_MAX and lines_read < failures * JUDGED_MAX:
-            unsure.extend(_lines_at(group, start, len(group.lines)))
-            return
-        stop = min(start + size, len(group.lines))
-        if stop - start <= JUDGED_MAX:
+    waiting = [(0, len(group.lines))]
+    size, failures, lines_read = len(group.lines), 0, 0
+    while waiting:
+        start, stop = waiting.pop()
+        if stop - start > size:
+            waiting.append((start + size, stop))
+            stop = start + size
+        is_hopeless = failures >= FAILURES_MAX and lines_read < failures * HALVED_MIN
+        if stop - start <= JUDGED_MAX or is_hopeless:
+            unsure.extend(_lines_at(group, start, stop))
+            continue
+        lines, places = group.lines.slice(start, stop - start), group.places[start:stop]
+        result = reader.read(lines, group.prefix, places + offset)
+        if isinstance(result, Piece):
+            lines_read += result.table.num_rows
+            read.append(_kept(result, lines, places, unsure))
+            size *= 2
+            continue
+        failures += 1
+        if result.row is not None:
+            at = start + result.row
+            unsure.extend(_lines_at(group, at, at + 1))
+            waiting += [(at + 1, stop), (start, at)]
+            size = max(2 * result.row, HALVED_MIN)
+        elif stop - start <= HALVED_MIN:
             unsure.extend(_lines_at(group, start, stop))
         else:
-            lines, places = group.lines.slice(start, stop - start), group.places[start:stop]
-            result = reader.read(lines, group.prefix, places + offset)
-            if isinstance(result, Failed):
-                failures += 1
-                if result.row is not None:
-                    # The lines before it are read anew, unless there is none.
-                    size = result.row
-                    unsure.extend(_lines_at(group, start, start + 1) if size == 0 else [])
-                    start, size = (start + 1, stop - start) if size == 0 else (start, size)
-                    continue
-                if stop - start > HALVED_MIN:
-                    size = (stop - start) // 2
-                    continue
-                unsure.extend(_lines_at(group, start, stop))
-            else:
-                lines_read += result.table.num_rows
-                read.append(_kept(result, lines, places, unsure))
-        start, size = stop, 2 * max(size, JUDGED_MAX)
+            size = (stop - start + 1) // 2
+            waiting.append((start, stop))
 
 
 def _lines_at(group: Group, start: int, stop: int) -> Iterable[tuple[int, bytes]]:

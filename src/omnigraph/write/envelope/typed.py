@@ -72,7 +72,7 @@ class TypeReader:
             return Failed(row if row is not None and row < len(lines) else None)
         if columns is None:
             return Failed()
-        return self._stored(columns, numbers, _Doubts(len(lines), self._telling_nulls(lines, columns)))
+        return self._stored(columns, numbers, _Doubts(self._telling_nulls(lines, columns)))
 
     def _members(self, lines: pa.Array, prefix: Prefix) -> Mapping[str, pa.Array] | None:
         # An input brings ids in most lines or in none, and not to ask for any is faster.
@@ -98,7 +98,7 @@ class TypeReader:
         telling = pc.match_substring_regex(lines, f'\\\\|"({members})"[ \\t]*:[ \\t]*null')
         return np.asarray(pc.and_(nulls, telling))
 
-    def _stored(self, read: Mapping[str, pa.Array], numbers: np.ndarray, doubts: _Doubts) -> Piece:
+    def _stored(self, read: Mapping[str, pa.Array], numbers: np.ndarray, doubts: _Doubts) -> Piece | Failed:
         t = self._type
         columns: dict[str, pa.Array] = {}
         for p in t.properties:
@@ -112,29 +112,37 @@ class TypeReader:
             columns[name] = read[name]
             if columns[name].null_count:
                 doubts.add(columns[name].is_null())
-        given = read.get("id")
-        given = None if given is None or given.null_count == doubts.count else given
-        if t.key_properties:
-            columns["id"] = canonical_ids(t, pa.table(columns))
-            if given is not None:
-                doubts.add(pc.fill_null(pc.not_equal(given, columns["id"]), False))
-        elif given is None or given.null_count:
-            fresh = self._ulids.ids(numbers)
-            columns["id"] = fresh if given is None else pc.coalesce(given, fresh)
-        else:
-            columns["id"] = given
-        table = pa.table([columns[name] for name in self._schema.names], schema=self._schema)
         unsure = doubts.mask
+        given = read.get("id")
         if unsure is not None:
-            table = table.filter(pa.array(~unsure))
-        return Piece(table, unsure, has_own_ids=bool(t.key_properties) or given is not None)
+            # Before ids are made: a key in a doubtful line may be anything.
+            sure = pa.array(~unsure)
+            columns = {name: column.filter(sure) for name, column in columns.items()}
+            given = None if given is None else given.filter(sure)
+            numbers = numbers[~unsure]
+        ids = self._ids(columns, given, numbers)
+        if ids is None:
+            return Failed()
+        table = pa.table([{**columns, "id": ids}[name] for name in self._schema.names], schema=self._schema)
+        own = given is not None and given.null_count < len(given)
+        return Piece(table, unsure, has_own_ids=bool(t.key_properties) or own)
+
+    def _ids(self, columns: Mapping[str, pa.Array], given: pa.Array | None, numbers: np.ndarray) -> pa.Array | None:
+        """None where a line brings another id than its key gives."""
+        if self._type.key_properties:
+            ids = canonical_ids(self._type, pa.table(dict(columns)))
+            is_other = given is not None and pc.any(pc.not_equal(given, ids)).as_py()
+            return None if is_other else ids
+        if given is not None and given.null_count == 0:
+            return given
+        fresh = self._ulids.ids(numbers)
+        return fresh if given is None else pc.coalesce(given, fresh)
 
 
 class _Doubts:
     """Lines of one piece that are not plainly right, as they are found."""
 
-    def __init__(self, count: int, mask: np.ndarray | None) -> None:
-        self.count = count
+    def __init__(self, mask: np.ndarray | None) -> None:
         self.mask = mask if mask is not None and mask.any() else None
 
     def add(self, mask: pa.Array | np.ndarray) -> None:
