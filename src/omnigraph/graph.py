@@ -1,8 +1,9 @@
 """The graph handle: one object for everything that a program does with a graph.
 
 `init` creates a graph, `open` opens one; opening reads and never writes. Reads work on one pinned snapshot. Writes
-go through the one door and are either acknowledged exactly once or refused with a typed error and no effect. A
-handle may be shared by threads; writers take turns, readers never wait. Any number of processes may hold handles of one graph.
+go through the one door and are either acknowledged exactly once or refused with a typed error and no effect.
+Threads may share a handle: writers take turns, readers never wait. Any number of processes may hold handles of one
+graph.
 """
 
 from __future__ import annotations

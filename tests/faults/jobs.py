@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import os
 import pkgutil
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -67,10 +68,10 @@ def describe(problem: BaseException) -> dict[str, Any]:
     }
 
 
-def _place(uri: str, store: dict[str, str] | None) -> Place:
+def _place(uri: str, store: dict[str, str] | None, observer: Callable[[str], None] = scenes.unobserved) -> Place:
     """`store` names endpoint, world and client of the S3 server; the process id joins here, because it is ours."""
     if store is None:
-        return Place(uri)
+        return Place(uri, None, observer)
     options = {
         "aws_access_key_id": f"{store['world']}.{store['client']}.{os.getpid()}",
         "aws_secret_access_key": "secret",
@@ -78,7 +79,7 @@ def _place(uri: str, store: dict[str, str] | None) -> Place:
         "endpoint": store["endpoint"],
         "allow_http": "true",
     }
-    return Place(uri, options)
+    return Place(uri, options, observer)
 
 
 @job
@@ -89,6 +90,20 @@ def prepare(uri: str, store: dict[str, str] | None, verb: str) -> None:
 @job
 def perform(uri: str, store: dict[str, str] | None, verb: str) -> None:
     verbs.by_name(verb).run(_place(uri, store))
+
+
+@job
+def perform_observed(uri: str, store: dict[str, str] | None, verb: str, die_at: int = -1) -> list[str]:
+    """The phases of the door that the verb went through; it dies by SIGKILL before the one with this number."""
+    phases: list[str] = []
+
+    def observe(phase: str) -> None:
+        if len(phases) == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        phases.append(phase)
+
+    verbs.by_name(verb).run(_place(uri, store, observe))
+    return phases
 
 
 @job

@@ -17,7 +17,7 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -101,26 +101,18 @@ def disk_bench(slots: int = JOBS_AT_ONCE) -> Iterator[DiskBench]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def all_cases(bench: Bench, verb: Verb, *, seed: int, faults: Iterable[str] | None = None) -> list[Case]:
+def all_cases(bench: Bench, verb: Verb, *, seed: int, faults: Collection[str] | None = None) -> list[Case]:
     """Every request with every fault that makes sense there."""
-    stage = bench.stage(verb)
-    wanted = set(faults) if faults else set(bench.kinds)
-    return [
-        Case(bench.store, verb.name, kind, k, seed)
-        for k in range(len(stage.requests))
-        for kind in stage.kinds_at(k)
-        if kind in wanted
-    ]
+    points = bench.stage(verb).points
+    return [Case(bench.store, verb.name, kind, k, seed) for kind, k, _ in points if faults is None or kind in faults]
 
 
 def fast_cases(bench: Bench, verb: Verb, *, seed: int, count: int) -> list[Case]:
     """A sample that prefers requests that change something, because there the outcome turns."""
     rng = random.Random(f"{seed}/{verb.name}/{bench.store}")
-    requests = bench.stage(verb).requests
-    cases = all_cases(bench, verb, seed=seed)
-    weights = [3 if requests[case.k].mutates else 1 for case in cases]
-    keyed = sorted(zip(cases, weights, strict=True), key=lambda pair: rng.random() ** (1 / pair[1]), reverse=True)
-    return [case for case, _ in keyed[:count]]
+    points = bench.stage(verb).points
+    drawn = sorted(points, key=lambda point: rng.random() ** (1 / 3 if point[2] else 1), reverse=True)
+    return [Case(bench.store, verb.name, kind, k, seed) for kind, k, _ in drawn[:count]]
 
 
 def run_case(bench: Bench, case: Case) -> Result:

@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tests.faults import verbs
 from tests.faults.forkserver import Ended, ForkServer, Job
 from tests.faults.once import Once
 from tests.faults.oracle import (
@@ -17,7 +16,6 @@ from tests.faults.oracle import (
     LONG_LEASE_S,
     Evidence,
     Expectation,
-    State,
     Traces,
     difference,
     probe_name,
@@ -45,8 +43,14 @@ class Stage:
     requests: tuple[Entry, ...]
     check_requests: int
 
-    def kinds_at(self, k: int) -> tuple[str, ...]:
-        return KINDS if self.requests[k].mutates else EVERYWHERE
+    @property
+    def points(self) -> list[tuple[str, int, bool]]:
+        """Every fault that makes sense: its kind, the request's number, and whether that request changes anything."""
+        return [
+            (kind, entry.n, entry.mutates)
+            for entry in self.requests
+            for kind in (KINDS if entry.mutates else EVERYWHERE)
+        ]
 
 
 class S3Bench:
@@ -57,7 +61,7 @@ class S3Bench:
         self._server = server
         self._forks = forks
         self._numbers = itertools.count()
-        self._starts = Once[tuple[dict[str, Object], State]]()
+        self._starts = Once[dict[str, Object]]()
         self._stages = Once[Stage]()
 
     # ---- one client --------------------------------------------------------------------------------------------------
@@ -82,22 +86,19 @@ class S3Bench:
     def stage(self, verb: Verb) -> Stage:
         return self._stages.get(verb.name, lambda: self._make_stage(verb))
 
-    def _start_of(self, verb: Verb) -> tuple[dict[str, Object], State]:
+    def _start_of(self, verb: Verb) -> dict[str, Object]:
         world = self._world()
         self._run(world, "starter", "prepare", verb=verb.name)
-        state = self._run(world, "reader", "look")
         self._server.remove(world)
-        return dict(world.store.objects), state
+        return dict(world.store.objects)
 
     def _make_stage(self, verb: Verb) -> Stage:
-        objects, old = self._starts.get(verb.start.__name__, lambda: self._start_of(verb))
-        world = self._world(objects)
+        world = self._world(self._starts.get(verb.start.__name__, lambda: self._start_of(verb)))
         if verb.interrupted:
-            name, point = verb.interrupted
-            self._interrupt(world, name, point)
-            old = verbs.by_name(name).new(old) if point.settles_to_new else old
+            self._interrupt(world, *verb.interrupted)
         objects = dict(world.store.objects)
         before = self._run(world, "reader", "look")
+        old = verb.settled(before)
         self._run(world, VICTIM, "perform", verb=verb.name)
         after = dict(world.store.objects)
         new = verb.new(old)

@@ -10,7 +10,7 @@ import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -42,22 +42,27 @@ MERGED = [
 NOTES = [{"type": "Note", "data": {"title": "second"}}]
 
 
+def unobserved(_: str) -> None:
+    """The observer of the door's phases that sees nothing."""
+
+
 @dataclass(frozen=True)
 class Place:
-    """Where a graph is, and how to get there."""
+    """Where a graph is, how to get there, and who is told about the door's phases."""
 
     uri: str
     options: dict[str, str] | None = None
+    observer: Callable[[str], None] = unobserved
 
     def open(self) -> Any:
         import omnigraph
 
-        return omnigraph.open(self.uri, storage_options=self.options)
+        return omnigraph.open(self.uri, storage_options=self.options, observer=self.observer)
 
     def init(self, schema: str) -> Any:
         import omnigraph
 
-        return omnigraph.init(self.uri, schema, storage_options=self.options)
+        return omnigraph.init(self.uri, schema, storage_options=self.options, observer=self.observer)
 
 
 # ---- starts ----------------------------------------------------------------------------------------------------------
@@ -100,6 +105,18 @@ def create_due_for_folding(place: Place) -> None:
     with place.open() as graph:
         for age in range(FOLDS_AFTER):
             graph.upsert({"Person": [{"name": "ben", "age": age}]})
+
+
+def create_old(generation: int, intent: Literal["forward", "back"] | None = None) -> Callable[[Place], object]:
+    """A graph as an older program left it, with `intent` in the middle of an operation."""
+
+    def start(place: Place) -> None:
+        from tests.storage.old_graphs import build_old_graph
+
+        build_old_graph(place.uri, generation=generation, storage_options=place.options, intent=intent)
+
+    start.__name__ = f"create_old_{generation}_{intent}"
+    return start
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
@@ -242,6 +259,13 @@ def without_city(state: State) -> None:
         del row["city"]
     del state["main"]["schema"]["Note"], state["main"]["rows"]["Note"]
     committed(state)
+
+
+def after_old_intent(state: State) -> State:
+    """What becomes of an old program's pending operation whose effects are all there."""
+    from tests.storage.old_graphs import settled
+
+    return ordered(settled(state, "forward"))
 
 
 def with_branch(state: State) -> None:

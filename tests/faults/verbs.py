@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from tests.faults import scenes
 from tests.faults.scenes import (
@@ -46,6 +46,11 @@ class Point:
     settles_to_new: bool
     nth: int = 1
 
+    @property
+    def is_visible(self) -> bool:
+        """Whether readers see the operation already: it is published, and only its owner is dead."""
+        return self.pattern == GRAPH_VERSION and self.after
+
 
 @dataclass(frozen=True)
 class Verb:
@@ -54,6 +59,15 @@ class Verb:
     change: Change
     start: Start
     interrupted: tuple[str, Point] | None = None
+    settle: Callable[[State], State] | None = None
+
+    def settled(self, before: State) -> State:
+        """What any writer makes of the start, by the written oracle, where something is pending in it."""
+        if self.settle:
+            return self.settle(before)
+        if self.interrupted and self.interrupted[1].settles_to_new and not self.interrupted[1].is_visible:
+            return by_name(self.interrupted[0]).new(before)
+        return before
 
     def new(self, old: State) -> State:
         """The state after the verb, by the written oracle."""
@@ -93,6 +107,13 @@ def recovery_verb(name: str, point: Point) -> Verb:
     return replace(person_verb(name, lambda g: g.upsert(person("eve")), "eve"), interrupted=("upsert_types", point))
 
 
+def migration_verb(name: str, generation: int, intent: Literal["forward", "back"] | None = None) -> Verb:
+    """The first write on a graph of an older format, which brings it forward."""
+    start = scenes.create_old(generation, intent)
+    verb = person_verb(name, lambda g: g.upsert(person("dora")), "dora", start=start)
+    return replace(verb, settle=scenes.after_old_intent if intent == "forward" else None)
+
+
 VERBS: tuple[Verb, ...] = (
     Verb("init", scenes.create_empty, scenes.empty_graph, scenes.nothing),
     person_verb("insert", lambda g: g.insert(person("dora", 50)), "dora", 50),
@@ -113,6 +134,10 @@ VERBS: tuple[Verb, ...] = (
     person_verb("branch_fork", on_review, "dora", start=create_with_branch, branch="review"),
     person_verb("branch_write", on_review, "dora", start=create_with_forks, branch="review"),
     person_verb("fold", lambda g: g.upsert(person("dora")), "dora", start=scenes.create_due_for_folding),
+    migration_verb("migrate_1", 1),
+    migration_verb("migrate_2", 2),
+    migration_verb("migrate_forward", 1, "forward"),
+    migration_verb("migrate_back", 1, "back"),
     *(recovery_verb(f"recover_{name}", point) for name, point in POINTS.items()),
 )
 
