@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
-from omnigraph.commit.door import Door, Outcome, Request
+from omnigraph.commit.door import Door
 from omnigraph.commit.observe import Observer, silent
+from omnigraph.commit.request import Outcome, Request
 from omnigraph.errors import OmnigraphError
 from omnigraph.language.schema.model import Schema
 from omnigraph.results import BranchInfo, CommitInfo, ExportResult, LoadResult, SchemaResult, WriteResult

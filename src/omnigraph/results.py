@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.commit.door import Outcome
+from omnigraph.commit.request import Outcome
 from omnigraph.storage.records import Head, Record
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -48,3 +49,30 @@ def test_threads_write_and_read_through_one_handle(tmp_path: Path, monkeypatch: 
     assert snapshot.count("Left") == counted + THREADS * TURNS // 3
     assert not wrong_epochs(graph)
     assert not objects_left(tmp_path / "graph")
+
+
+def test_a_reader_does_not_wait_for_a_writer_of_the_same_handle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
+    world.create(tmp_path / "graph")
+    stands, may_go = threading.Event(), threading.Event()
+
+    def observe(phase: str) -> None:
+        if phase == "effect" and not stands.is_set():
+            stands.set()
+            assert may_go.wait(60)
+
+    graph = omnigraph.open(tmp_path / "graph", observer=observe)
+    with ThreadPoolExecutor(2) as pool:
+        writing = pool.submit(world.write, graph, "slow")
+        assert stands.wait(30)
+        reading = pool.submit(
+            lambda: (graph.snapshot().count("Left"), graph.schema(), graph.branches(), graph.commits())
+        )
+        try:
+            assert reading.result(20)[0] == 0
+        finally:
+            may_go.set()
+        writing.result(30)
+    assert graph.snapshot().count("Left") == 1

@@ -2,24 +2,35 @@
 
 Forks of tables hold absolute paths, so a graph can't be moved: every worker has a slot, a path of its own at which it
 stages each verb once and to which it copies that stage back before every run.
+
+Besides the faults of `localdisk` there are
+
+    power, power_partly       the process is killed, then all or part of what was not synced is lost
+    power_acknowledged        the same after an undisturbed run: what was acknowledged must have been synced
+    kill_phase                SIGKILL at a named phase of the door
+    kill_sometime             SIGKILL at a random time
+
+The last two work on machines that don't let a process hand its system calls over; there they are all that is run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import queue
+import os
 import random
 import re
 import shutil
+import signal
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults import verbs
-from tests.faults.forkserver import Ended, ForkServer
-from tests.faults.localdisk import Call, DiskFault, Supervisor
+from tests.faults.forkserver import Ended, ForkServer, Job
+from tests.faults.localdisk import Call, DiskFault, Supervisor, why_unsupervisable
 from tests.faults.once import Once
 from tests.faults.oracle import (
     LEASE_S,
@@ -34,22 +45,34 @@ from tests.faults.oracle import (
 from tests.faults.powerloss import lose_power
 from tests.faults.verbs import Point, Verb
 
-AFTER_THE_END = ("power_acknowledged",)
-KINDS = ("kill_before", "kill_after", "torn", "enospc", "eio", "full", "broken", "power", "power_partly")
+AT_CALLS = ("kill_before", "kill_after", "torn", "enospc", "eio", "full", "broken", "power", "power_partly")
+RANDOM_KILLS = 5
 
 
 @dataclass(frozen=True)
 class Stage:
+    """A verb, ready to be struck: what is expected, and the calls, phases and time of an undisturbed run."""
+
     verb: Verb
     expected: Expectation
     requests: tuple[Call, ...]
+    phases: tuple[str, ...]
+    took_s: float
 
-    def kinds_at(self, k: int) -> tuple[str, ...]:
-        once = AFTER_THE_END if k == 0 else ()
-        if not self.requests[k].mutates:
-            return ("eio", *once)
-        kinds = KINDS if self.requests[k].kind == "write" else tuple(kind for kind in KINDS if kind != "torn")
-        return (*kinds, *once)
+    @property
+    def points(self) -> list[tuple[str, int, bool]]:
+        """Every fault that makes sense: its kind, the number of what it strikes, and whether that changes anything."""
+        found = [("kill_phase", k, True) for k in range(len(self.phases))]
+        found += [("kill_sometime", k, True) for k in range(RANDOM_KILLS)]
+        if self.requests:
+            found.append(("power_acknowledged", 0, True))
+        for call in self.requests:
+            if call.mutates:
+                kinds = [kind for kind in AT_CALLS if kind != "torn" or call.kind == "write"]
+                found += [(kind, call.n, True) for kind in kinds]
+            else:
+                found.append(("eio", call.n, False))
+        return found
 
 
 @dataclass(frozen=True)
@@ -78,26 +101,28 @@ class Slot:
         if (self._kept(name) / "g").is_dir():
             shutil.copytree(self._kept(name) / "g", self.graph)
 
+    def restore_start(self, verb: Verb) -> None:
+        self.restore(verb.name if verb.interrupted else verb.start.__name__)
+
     def files(self) -> list[str]:
         return [str(path.relative_to(self.home)) for path in self.graph.rglob("*") if path.is_file()]
 
 
 class DiskBench:
     store = "disk"
-    kinds = (*KINDS, *AFTER_THE_END)
 
     def __init__(self, forks: ForkServer, directory: Path, *, slots: int) -> None:
         self._forks = forks
-        self._slots: queue.SimpleQueue[Slot] = queue.SimpleQueue()
-        for number in range(slots):
-            self._slots.put(Slot(directory.resolve() / f"slot{number}"))
+        self.unsupervisable = why_unsupervisable(forks, directory)
+        self._free = [Slot(directory.resolve() / f"slot{number}") for number in range(slots)]
+        self._freed = threading.Condition()
         self._stages = Once[Stage]()
 
-    @contextmanager
+    @contextlib.contextmanager
     def _slot(self, verb: Verb) -> Iterator[Slot]:
-        slot = self._slots.get()
+        start = verb.start.__name__
+        slot = self._take_slot(verb)
         try:
-            start = verb.start.__name__
             if not slot.has(start):
                 shutil.rmtree(slot.graph, ignore_errors=True)
                 self._run(slot, "prepare", verb=verb.name)
@@ -106,10 +131,20 @@ class DiskBench:
                 slot.restore(start)
                 self._interrupt(slot, *verb.interrupted)
                 slot.keep(verb.name)
-            slot.restore(verb.name if verb.interrupted else start)
+            slot.restore_start(verb)
             yield slot
         finally:
-            self._slots.put(slot)
+            with self._freed:
+                self._free.append(slot)
+                self._freed.notify()
+
+    def _take_slot(self, verb: Verb) -> Slot:
+        """A free slot, if possible one at which this start has been made before."""
+        with self._freed:
+            self._freed.wait_for(lambda: self._free)
+            slot = next((slot for slot in self._free if slot.has(verb.start.__name__)), self._free[0])
+            self._free.remove(slot)
+            return slot
 
     # ---- one client --------------------------------------------------------------------------------------------------
 
@@ -119,8 +154,11 @@ class DiskBench:
         return ended.value
 
     def _try(self, slot: Slot, job: str, lease_s: float = LONG_LEASE_S, **arguments: Any) -> Ended:
+        return self._start(slot, job, lease_s, **arguments).wait()
+
+    def _start(self, slot: Slot, job: str, lease_s: float, **arguments: Any) -> Job:
         environment = {"OMNIGRAPH_LEASE_S": str(lease_s)}
-        return self._forks.run(job, {"uri": str(slot.graph), "store": None, **arguments}, environment)
+        return self._forks.start(job, {"uri": str(slot.graph), "store": None, **arguments}, environment)
 
     def _watched(self, slot: Slot, verb: str, fault: DiskFault | None) -> tuple[Ended, Supervisor]:
         supervisor = Supervisor(slot.home, fault)
@@ -152,20 +190,21 @@ class DiskBench:
     def _try_undisturbed(self, slot: Slot, verb: Verb) -> Stage:
         start = slot.files()
         before = self._run(slot, "look")
-        old = before
-        if verb.interrupted:
-            name, point = verb.interrupted
-            with_start = verbs.by_name(name)
-            # Readers see the interrupted verb only where it was published, and then it is settled as new already.
-            if point.settles_to_new and not _is_published(point):
-                old = with_start.new(before)
-        ended, supervisor = self._watched(slot, verb.name, None)
-        assert ended.acknowledged, f"{verb.name} on an undisturbed disk: {ended}"
+        old = verb.settled(before)
+        started = time.monotonic()
+        phases = self._run(slot, "perform_observed", verb=verb.name)
+        took_s = time.monotonic() - started
         new = verb.new(old)
         seen = self._run(slot, "look")
         assert seen == new, f"{verb.name}, undisturbed, differs from its oracle: {difference(new, seen)}"
         expected = Expectation(before, old, new, Traces.between(start, slot.files()))
-        return Stage(verb, expected, tuple(supervisor.log))
+        calls: list[Call] = []
+        if not self.unsupervisable:
+            slot.restore_start(verb)
+            ended, supervisor = self._watched(slot, verb.name, None)
+            assert ended.acknowledged, f"{verb.name} on an undisturbed disk: {ended}"
+            calls = supervisor.log
+        return Stage(verb, expected, tuple(calls), tuple(phases), took_s)
 
     # ---- strike ------------------------------------------------------------------------------------------------------
 
@@ -173,25 +212,39 @@ class DiskBench:
         rng = random.Random(f"{seed}/{stage.verb.name}/{kind}/{k}")
         with self._slot(stage.verb) as slot:
             start = slot.files()
-            ends = kind in AFTER_THE_END
-            fault = DiskFault("kill_before" if kind in POWER_LOSSES else kind, k)
-            victim, supervisor = self._watched(slot, stage.verb.name, None if ends else fault)
-            if kind in POWER_LOSSES:
-                performed = supervisor.log if ends else supervisor.log[:k]
-                lose_power(slot.home, performed, rng=rng if kind == "power_partly" else None)
+            if kind == "kill_phase":
+                victim, struck = self._kill_at_phase(slot, stage, k)
+            elif kind == "kill_sometime":
+                victim, struck = self._kill_sometime(slot, stage, rng)
+            else:
+                victim, struck = self._strike_call(slot, stage.verb, kind, k, rng)
             traces = Traces.between(start, slot.files())
             lease_s = LEASE_S if kind in POWER_LOSSES else LONG_LEASE_S
             checks = [self._try(slot, "check", lease_s, probe=probe_name(number)) for number in (1, 2)]
-            struck = supervisor.struck
-            return Evidence(
-                fault=kind,
-                struck=f"{struck.kind} {struck.path}" if struck else "",
-                victim=victim,
-                traces=traces,
-                checks=tuple(checks),
-                leftovers=tuple(key for key in slot.files() if "/__recovery/" in key),
-            )
+            leftovers = tuple(name for name in slot.files() if "/__recovery/" in name)
+            return Evidence(kind, struck, victim, traces, tuple(checks), leftovers)
 
+    def _kill_at_phase(self, slot: Slot, stage: Stage, k: int) -> tuple[Ended, str]:
+        victim = self._try(slot, "perform_observed", verb=stage.verb.name, die_at=k)
+        return victim, f"phase {stage.phases[k]}" if victim.status == -signal.SIGKILL else ""
 
-def _is_published(point: Point) -> bool:
-    return point.pattern == verbs.GRAPH_VERSION and point.after
+    def _kill_sometime(self, slot: Slot, stage: Stage, rng: random.Random) -> tuple[Ended, str]:
+        after_s = rng.uniform(0, stage.took_s)
+        job = self._start(slot, "perform", LONG_LEASE_S, verb=stage.verb.name)
+        pid = job.pid.result(30)
+        time.sleep(after_s)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        victim = job.wait()
+        return victim, f"the process after {after_s * 1000:.0f} ms" if victim.status == -signal.SIGKILL else ""
+
+    def _strike_call(self, slot: Slot, verb: Verb, kind: str, k: int, rng: random.Random) -> tuple[Ended, str]:
+        fault = DiskFault("kill_before" if kind in POWER_LOSSES else kind, k)
+        if kind == "power_acknowledged":
+            fault = None
+        victim, supervisor = self._watched(slot, verb.name, fault)
+        if kind in POWER_LOSSES:
+            performed = supervisor.log if fault is None else supervisor.log[:k]
+            lose_power(slot.home, performed, rng=rng if kind == "power_partly" else None)
+        struck = supervisor.struck
+        return victim, f"{struck.kind} {struck.path}" if struck else ""

@@ -92,10 +92,10 @@ def s3_bench() -> Iterator[S3Bench]:
 
 
 @contextlib.contextmanager
-def disk_bench(slots: int = JOBS_AT_ONCE) -> Iterator[DiskBench]:
+def disk_bench(*, slots: int = JOBS_AT_ONCE, environment: dict[str, str] | None = None) -> Iterator[DiskBench]:
     directory = fast_directory()
     try:
-        with ForkServer() as forks:
+        with ForkServer(environment) as forks:
             yield DiskBench(forks, directory, slots=slots)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -55,7 +55,6 @@ class Stage:
 
 class S3Bench:
     store = "s3"
-    kinds = KINDS
 
     def __init__(self, server: S3Server, forks: ForkServer) -> None:
         self._server = server

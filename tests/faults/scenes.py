@@ -26,7 +26,8 @@ RENAMED = SCHEMA.replace("node Note {", 'node Memo @rename_from("Note") {').repl
     "text: String?", 'body: String? @rename_from("text")'
 )
 DROPPED = SCHEMA.replace("  city: String?", "").replace("node Note { title: String @key  text: String? }\n", "")
-FOLDS_AFTER = 34
+# After so many commits, small fragments of a table, accepted schemas, a write folds them (held by a test).
+COMMITS_UNTIL_FOLD, FRAGMENTS_UNTIL_FOLD, SCHEMAS_UNTIL_FOLD = 46, 32, 24
 
 BOTH = {
     "Person": [{"name": "dora", "age": 50}],
@@ -99,12 +100,24 @@ def create_with_forks(place: Place) -> None:
         graph.upsert({"Person": [{"name": "anna", "age": 31}]}, branch="review")
 
 
-def create_due_for_folding(place: Place) -> None:
-    """So many small writes that the next one folds fragments and records."""
+def create_due_for_table_fold(place: Place) -> None:
+    """So many small writes that the next insert folds the fragments of its table, and records of commits into rows."""
     create_small(place)
     with place.open() as graph:
-        for age in range(FOLDS_AFTER):
-            graph.upsert({"Person": [{"name": "ben", "age": age}]})
+        for age in range(COMMITS_UNTIL_FOLD - FRAGMENTS_UNTIL_FOLD):
+            graph.upsert(person("ben", age))
+        for number in range(FRAGMENTS_UNTIL_FOLD):
+            graph.insert(person(f"person-{number}"))
+
+
+def create_due_for_manifest_fold(place: Place) -> None:
+    """So many accepted schemas that the next write, which folds records into rows, folds the manifest as well."""
+    create_small(place)
+    with place.open() as graph:
+        for age in range(COMMITS_UNTIL_FOLD - SCHEMAS_UNTIL_FOLD):
+            graph.upsert(person("ben", age))
+        for number in range(SCHEMAS_UNTIL_FOLD):
+            graph.apply_schema(SCHEMA.replace("node Note {", f'node Note @description("number {number}") {{'))
 
 
 def create_old(generation: int, intent: Literal["forward", "back"] | None = None) -> Callable[[Place], object]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.runner import Report, run_sample
 from tests.faults.s3bench import S3Bench
-from tests.faults.verbs import VERBS
+from tests.faults.verbs import VERBS, by_name
 
 SEED = 1
 RUNS_PER_VERB = 9
@@ -27,3 +27,12 @@ def test_a_struck_verb_leaves_old_or_new_and_a_writable_graph(reports: dict[str,
     report = reports[verb]
     assert len(report.results) == RUNS_PER_VERB
     assert not report.violations, report.text()
+
+
+def test_the_verbs_that_are_to_fold_do_fold(s3: S3Bench) -> None:
+    def writes(verb: str, part: str) -> int:
+        return sum(1 for entry in s3.stage(by_name(verb)).requests if entry.mutates and part in entry.key)
+
+    assert writes("fold_table", "/_versions/") > writes("insert", "/_versions/")
+    assert writes("fold_table", "g/__manifest/data/") > writes("insert", "g/__manifest/data/")
+    assert writes("fold_manifest", "g/__manifest/data/") > writes("fold_table", "g/__manifest/data/")

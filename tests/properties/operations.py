@@ -10,7 +10,7 @@ from tests.properties.model import Operation, Property, State, Type, schema_text
 
 KEYS = ["ada", "ben", "cy", "o'neil", "Zoë", 'q"t', "a/b", "x y"]
 BRANCHES = ["one", "two", "deep/three"]
-PROPERTIES = ["p", "q", "size", "Order"]
+PROPERTIES = ["p", "q", "size", "order"]
 VALUES = {
     "String": st.sampled_from(["", "x", "o'neil", "Zoë", "a\nb", "%_"]),
     "I32": st.integers(-(2**31), 2**31 - 1) | st.integers(0, 3),
@@ -49,11 +49,8 @@ def statements(draw: Any, state: State) -> dict[str, Any]:
     t = draw(st.sampled_from(list(state.types.values())))
     known = sorted(t.rows) or KEYS
     ids = st.lists(st.sampled_from(known) | st.sampled_from(KEYS), min_size=1, max_size=2, unique=True)
-    do = draw(
-        st.sampled_from(
-            ["link", "link", "update", "delete"] if t.is_edge else ["upsert"] * 3 + ["insert", "update", "delete"]
-        )
-    )
+    put = ["link", "link"] if t.is_edge else ["upsert", "upsert", "upsert", "insert"]
+    do = draw(st.sampled_from([*put, "update", "delete"]))
     if do in ("insert", "upsert", "link"):
         return {"do": do, "type": t.name, "rows": draw(rows(t, state))}
     if do == "update":

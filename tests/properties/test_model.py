@@ -50,6 +50,7 @@ class GraphMachine(RuleBasedStateMachine):
         self.branches: dict[str, State] = {}
         self.past: dict[str, tuple[str, dict[str, list[str]]]] = {}
         """Commits of the past, with their branch and what they held."""
+        self.probes = 0
 
     @initialize(row_ids=st.sampled_from(["stable", "address"]))
     def start(self, row_ids: Any) -> None:
@@ -116,68 +117,56 @@ class GraphMachine(RuleBasedStateMachine):
 
     def do(self, operation: Operation) -> None:
         """The graph does what the model says, or refuses for the model's reason."""
-        try:
-            expected = after(self.branches, operation)
-        except Refused as refused:
+        expected, refused = self.expected(operation)
+        if refused is None:
+            perform(self.graph, operation)
+        else:
             with pytest.raises(OmnigraphError) as error:
                 perform(self.graph, operation)
-            assert error.value.condition == refused.condition, error.value
-            expected = self.branches
-        else:
-            perform(self.graph, operation)
+            assert error.value.condition == refused, error.value
         self.branches = expected
         if operation.get("branch") in self.branches:
             self.learn(operation["branch"])
+
+    def expected(self, operation: Operation) -> tuple[dict[str, State], str | None]:
+        """What there is afterwards, and the condition of the refusal if it is to be refused."""
+        try:
+            return after(self.branches, operation), None
+        except Refused as refused:
+            return self.branches, refused.condition
 
     def do_and_die(self, operation: Operation, phase: str, occurrence: int) -> None:
         """Another process does it and is killed on the way: afterwards it is all there, or not at all."""
         branch = operation["branch"]
         old = self.branches
-        try:
-            new = after(old, operation)
-        except Refused:
-            new = old
+        new, refused = self.expected(operation)
         arguments = {"uri": str(self.path), "operation": operation, "phase": phase, "occurrence": occurrence}
         ended = self.processes.run("perform_operation", arguments)
         note(f"status {ended.status} {ended.result}")
         self.graph.close()
         self.graph = omnigraph.open(self.path)
         if ended.status == 0:
-            assert ended.acknowledged or new is old, ended
+            assert ended.acknowledged == (refused is None), ended
             self.branches = new
             self.learn(branch)
             return
         seen = logical(read(self.graph.snapshot(branch)))
         assert seen in (old[branch].logical(), new[branch].logical()), "a third state"
-        probe = {"do": "upsert", "type": old[branch].nodes[0].name, "rows": [{"name": "probe"}]}
-        if probe["type"] not in new[branch].types:
-            probe["type"] = new[branch].nodes[0].name
-        self.settle(branch, seen, old, new)
+        is_new = seen == new[branch].logical() != old[branch].logical()
+        self.settle(branch, [new] if is_new else [old, new])
 
-    def settle(self, branch: str, seen: dict[str, list[str]], old: dict[str, State], new: dict[str, State]) -> None:
-        """One write settles what the dead process left: by then it is decided, and what had been seen has stayed."""
-        if seen == new[branch].logical() != old[branch].logical():
-            old = new
-        state = (old if self.graph.schema(branch).types() is None else old)[branch]
-        probe = next(t.name for t in state.nodes if t.name in self.graph.schema(branch).node)
-        write = {"op": "write", "branch": branch, "statements": [_probe(probe)]}
-        try:
-            perform(self.graph, write)
-        except OmnigraphError as error:
-            # A rename of the type was rolled forward under our feet: the new name is the right one then.
-            assert error.condition == "unknown_type", error
-            old, probe = new, next(t.name for t in new[branch].nodes)
-            write = {**write, "statements": [_probe(probe)]}
-            perform(self.graph, write)
+    def settle(self, branch: str, outcomes: list[dict[str, State]]) -> None:
+        """One write settles what the dead process left: after it the outcome is decided, and one of these."""
+        self.probes += 1
+        common = next(t.name for t in outcomes[0][branch].nodes if t.name in outcomes[-1][branch].types)
+        probe = {"do": "insert", "type": common, "rows": [{"name": f"probe-{self.probes}"}]}
+        write = {"op": "write", "branch": branch, "statements": [probe]}
+        perform(self.graph, write)
         found = logical(read(self.graph.snapshot(branch)))
-        for outcome in (old, new):
-            if probe in outcome[branch].types:
-                settled = after(outcome, write)
-                if settled[branch].logical() == found:
-                    self.branches = settled
-                    self.learn(branch)
-                    return
-        raise AssertionError(f"a third state after recovery: {found}")
+        settled = [s for s in (after(o, write) for o in outcomes) if s[branch].logical() == found]
+        assert settled, f"a third state after recovery: {found}"
+        self.branches = settled[0]
+        self.learn(branch)
 
     def learn(self, branch: str) -> None:
         """Compare the branch with the model, and take over the ids that the product has given to edges."""
@@ -188,10 +177,6 @@ class GraphMachine(RuleBasedStateMachine):
         for edge in state.edges:
             edge.rows = rows[edge.name]
         self.past[snapshot.commit] = (branch, state.logical())
-
-
-def _probe(type_name: str) -> dict[str, Any]:
-    return {"do": "upsert", "type": type_name, "rows": [{"name": "probe"}]}
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,12 @@ published with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from omnigraph.commit.observe import Observer
-from omnigraph.commit.stage import Prepared, TableWork, View
+from omnigraph.commit.plan import Plan, PlannedTable
+from omnigraph.commit.stage import Prepared, View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Ticket
 from omnigraph.errors import StorageError, UncoveredDrift
@@ -114,40 +115,35 @@ def _commit(tables: Tables, target: Any, tx: Any) -> Any:
         raise EffectMissed(str(error)) from error
 
 
-def landed(tables: Tables, plan: Mapping[str, Any], ticket: Ticket) -> bool:
+def landed(tables: Tables, plan: Plan, ticket: Ticket) -> bool:
     """Whether every table holds exactly the planned steps directly above its base."""
-    for table, body in plan["tables"].items():
-        pin = Pin.from_json(table, body["pin"])
+    for table, planned in plan.tables.items():
         try:
-            newest = tables.newest(pin)
+            newest = tables.newest(planned.pin)
         except lancefs.TableMissing:
             return False
-        for step in range(body["steps"]):
-            version = pin.version + step + 1
+        for step in range(planned.steps):
+            version = planned.pin.version + step + 1
             if version > newest.version:
                 return False
-            expected = Stamp(ticket.incarnation, ticket.epoch, plan["attempt"], table, str(step), ticket.nonce)
+            expected = Stamp(ticket.incarnation, ticket.epoch, plan.attempt, table, str(step), ticket.nonce)
             if lancefs.stamp_of(newest, version) != str(expected):
                 return False
     return True
 
 
-def secure_effects(tables: Tables, plan: Mapping[str, Any]) -> None:
+def secure_effects(tables: Tables, effects: Iterable[PlannedTable]) -> None:
     """Sync the files of another's effects before publishing them: its owner may have died before it did."""
     location = tables.location
     if not location.is_local:
         return
-    for table, body in plan["tables"].items():
-        pin = Pin.from_json(table, body["pin"])
-        for version in range(pin.version, pin.version + body["steps"] + 1):
+    for planned in effects:
+        pin = planned.pin
+        last = pin.at(pin.version + planned.steps)
+        for version in range(pin.version, last.version + 1):
             durable.sync_files([durable.manifest_path(location.join(pin.path), version)])
-        newest = tables.open(pin.at(pin.version + body["steps"]))
-        old = set() if pin.version == 0 else {f.fragment_id for f in tables.open(pin).get_fragments()}
+        newest = tables.open(last)
+        old = {f.fragment_id for f in tables.open(pin).get_fragments()}
         for fragment in newest.get_fragments():
-            durable.sync_files(
-                fragment_files(location, pin, newest, fragment, with_data=fragment.fragment_id not in old)
-            )
-
-
-def plan_tables(tables: Mapping[str, TableWork]) -> dict[str, Any]:
-    return {t: {"pin": work.pin.to_json(), "steps": work.step_count} for t, work in tables.items()}
+            is_new = fragment.fragment_id not in old
+            durable.sync_files(fragment_files(location, pin, newest, fragment, with_data=is_new))

@@ -32,6 +32,7 @@ from typing import Any, Literal
 
 from omnigraph.commit import effect
 from omnigraph.commit.observe import Observer
+from omnigraph.commit.plan import PlannedTable
 from omnigraph.commit.publish import new_commit_id
 from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
@@ -185,8 +186,8 @@ class _Settling:
         return all(Stamp.parse(lancefs.stamp_of(line, v)) is None for v in steps)
 
     def _secure(self, targets: Iterable[Target]) -> None:
-        plan = {t.pin.table: {"pin": t.pin.at(t.base).to_json(), "steps": t.pin.version - t.base} for t in targets}
-        effect.secure_effects(self.view.tables, {"tables": plan})
+        effects = [PlannedTable(t.pin.at(t.base), t.pin.version - t.base) for t in targets]
+        effect.secure_effects(self.view.tables, effects)
 
     def _restored(self, decided_epoch: int) -> dict[str, Pin]:
         # The old head's epoch is decided in every outcome of the migration, so whatever carries it is a leftover.

@@ -18,7 +18,7 @@ def myself() -> dict[str, Any]:
 
 def is_gone(owner: Mapping[str, Any] | None) -> bool:
     """True only if the process that this describes can't be running any more."""
-    if not owner or not owner.get("boot") or not owner.get("start"):
+    if not isinstance(owner, Mapping) or not owner.get("boot") or not owner.get("start"):
         return False
     if owner.get("boot") != _boot_id() or owner.get("namespace") != _namespace():
         return False

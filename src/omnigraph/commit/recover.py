@@ -12,10 +12,11 @@ settles it the same way.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from omnigraph.commit.effect import EffectMissed, Zombie, landed, restore, secure_effects
 from omnigraph.commit.observe import Observer
+from omnigraph.commit.plan import Plan
 from omnigraph.commit.publish import abort_record, publish
 from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
@@ -23,7 +24,7 @@ from omnigraph.commit.ticket import Ticket, Tickets
 from omnigraph.errors import UncoveredDrift
 from omnigraph.storage import lancefs
 from omnigraph.storage.manifest import Manifest, SwapLost
-from omnigraph.storage.records import RECOVERY_ACTOR, Head, Pin, Record
+from omnigraph.storage.records import RECOVERY_ACTOR, Pin, Record
 
 
 def settle(
@@ -45,31 +46,22 @@ def settle(
     if head.epoch >= ticket.epoch:
         return manifest.outcome(ticket.incarnation, ticket.epoch)
     try:
-        for plan in tickets.plans(ticket) if may_forward else ():
-            if _usable(plan, head) and landed(view.tables, plan, ticket) and _schema_is_there(manifest, plan):
+        for plan in map(Plan.read, tickets.plans(ticket) if may_forward else ()):
+            if plan is None or not plan.follows(head) or not manifest.has_schema(plan.record.schema):
+                continue
+            if landed(view.tables, plan, ticket):
                 return _forward(manifest, view, ticket, plan, observe=observe)
         return _back(manifest, view, ticket, observe=observe, reason=reason)
     except (SwapLost, EffectMissed, Zombie):
         return None
 
 
-def _usable(plan: dict[str, Any], head: Head) -> bool:
-    """A plan that a crash or a stranger left unreadable is no plan; nor is one that was made for another head."""
-    if not isinstance(plan.get("tables"), dict) or not isinstance(plan.get("record"), dict) or "attempt" not in plan:
-        return False
-    return bool(plan["record"].get("p") == head.commit and plan["record"].get("e") == head.epoch + 1)
-
-
-def _schema_is_there(manifest: Manifest, plan: dict[str, Any]) -> bool:
-    return manifest.has_schema(str(plan["record"]["s"]))
-
-
-def _forward(manifest: Manifest, view: View, ticket: Ticket, plan: dict[str, Any], *, observe: Observer) -> Record:
-    record = Record.from_json(plan["record"])
+def _forward(manifest: Manifest, view: View, ticket: Ticket, plan: Plan, *, observe: Observer) -> Record:
+    record = plan.record
     if ticket.claimant > 0:
         note = {"outcome": "rolled_forward", "kind": ticket.kind, "operation": ticket.nonce, "by": RECOVERY_ACTOR}
-        record = Record.from_json({**plan["record"], "r": note})
-    secure_effects(view.tables, plan)
+        record = replace(record, recovery=note)
+    secure_effects(view.tables, plan.tables.values())
     observe("decide")
     publish(manifest, view.tables, view.head, record)
     return record

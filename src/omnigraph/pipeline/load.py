@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import orjson
 
-from omnigraph.commit.door import Outcome
+from omnigraph.commit.request import Outcome
 from omnigraph.commit.stage import Prepared, View
 from omnigraph.errors import (
     ConstraintViolation,

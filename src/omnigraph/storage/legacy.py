@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from omnigraph.errors import NotAGraph, StorageError
+from omnigraph.errors import NotAGraph
+from omnigraph.storage import lancefs
 from omnigraph.storage.layout import table_folder
 from omnigraph.storage.manifest import FULL_EVERY
 from omnigraph.storage.records import MAIN, Delta, Head, Pin, Record, apply_delta
@@ -72,11 +73,13 @@ class _State:
 
 def read_heads(table: LanceDataset) -> dict[str, Head]:
     """The heads of every branch of an older graph, at the version at which `table` is open."""
+    if not set(_COLUMNS) <= set(table.schema.names):
+        raise NotAGraph(uri=table.uri, detail="its manifest has other columns than a graph's.")
+    with lancefs.reading("reading the manifest"):
+        rows = table.to_table(columns=_COLUMNS, filter=_OLD_ROWS).to_pylist()
     try:
-        heads, commits = _index(table)
+        heads, commits = _index(rows)
         return _heads(heads, commits, version=table.version)
-    except OSError as error:
-        raise StorageError(doing="reading the manifest's rows", detail=str(error)) from error
     except (KeyError, TypeError, ValueError) as error:
         raise NotAGraph(uri=table.uri, detail=f"its manifest can't be understood: {error}.") from error
 
@@ -95,9 +98,8 @@ def incarnation_of(branch: str, *, is_live: bool) -> str:
     return hashlib.sha256(f"{'live' if is_live else 'gone'}:{branch}".encode()).hexdigest()[:12]
 
 
-def _index(table: LanceDataset) -> tuple[dict[str, dict[str, Any]], dict[str, _Commit]]:
-    found = table.to_table(columns=_COLUMNS, filter=_OLD_ROWS)
-    rows = sorted(found.to_pylist(), key=lambda row: row["epoch"])
+def _index(found: list[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], dict[str, _Commit]]:
+    rows = sorted(found, key=lambda row: row["epoch"])
     heads: dict[str, dict[str, Any]] = {}
     commits: dict[str, _Commit] = {}
     for row in rows:

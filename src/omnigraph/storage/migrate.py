@@ -66,10 +66,8 @@ def _found_at(manifest: Manifest, generation: int) -> LanceDataset:
 
 
 def _records_there(manifest: Manifest) -> set[str]:
-    try:
+    with lancefs.reading("reading the manifest"):
         found = manifest.table().to_table(columns=["object_id"], filter="kind = 'commit'")
-    except OSError as error:
-        raise StorageError(doing="reading the manifest's rows", detail=str(error)) from error
     return set(found["object_id"].to_pylist())
 
 

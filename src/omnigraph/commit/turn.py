@@ -1,0 +1,230 @@
+"""One operation while it holds the ticket of one epoch: check, plan, effect, publish, release.
+
+Whatever happens here, the epoch gets decided: by this turn, or, if it can't, by whoever comes next. After any error or
+doubt the outcome is asked for, never inferred. Committed: acknowledged. Aborted: the door tries again under a new
+epoch. Undecided: settled, forward or back, and asked for again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.commit import effect
+from omnigraph.commit.plan import Plan
+from omnigraph.commit.publish import abort_record, commit_record, publish
+from omnigraph.commit.recover import settle
+from omnigraph.commit.request import Aborted, Busy, Outcome, Request, require_commit
+from omnigraph.commit.stage import Operation, Prepared, View
+from omnigraph.commit.ticket import Ticket
+from omnigraph.errors import BranchNotFound, OmnigraphError, RecoveryPending, StaleView, StorageError
+from omnigraph.storage.durable import NotDurable
+from omnigraph.storage.manifest import SwapLost
+from omnigraph.storage.records import Pin, Record
+
+if TYPE_CHECKING:
+    from omnigraph.commit.door import Door
+
+ATTEMPTS_MOST = 4
+SETTLE_MOST = 8
+ASK_MOST_S, ASK_LOCAL_MOST_S = 8.0, 2.0
+"""How long a writer that is in doubt goes on asking a store that fails."""
+
+
+class Turn:
+    """One operation, one ticket. `patient`: work that is not quick may be prepared again under the ticket."""
+
+    def __init__(self, door: Door, operation: Operation, request: Request, ticket: Ticket, *, patient: bool) -> None:
+        self.may_prepare = operation.quick or patient
+        self.door = door
+        self.operation = operation
+        self.request = request
+        self.ticket = ticket
+        self.restored: dict[str, Pin] = {}
+        self.attempts = 0
+        self.result: Any = None
+
+    def through(self, prepared: Prepared | None) -> Outcome:
+        """Check, plan, effect, publish, release; on any failure make sure that the epoch gets decided."""
+        door, ticket = self.door, self.ticket
+        try:
+            door.observe("check")
+            head = door.manifest.head(self.request.branch)
+            if head.epoch >= ticket.epoch or head.incarnation != ticket.incarnation:
+                self._release()
+                raise Busy
+            outcome = self._attempts(prepared)
+        except (SwapLost, effect.EffectMissed, effect.Zombie, StorageError) as trouble:
+            return self._ask(trouble)
+        except (Busy, Aborted):
+            raise
+        except OmnigraphError:
+            self._give_up()
+            raise
+        except BaseException:
+            # Interrupted, or a bug of ours: either way the epoch must not stay open behind our back.
+            self._ask_quietly()
+            raise
+        self._release()
+        return outcome
+
+    def _attempts(self, prepared: Prepared | None) -> Outcome:
+        door = self.door
+        door.crowded = False
+        while self.attempts < ATTEMPTS_MOST:
+            view = self._healed_view(prepared)
+            require_commit(view, self.request)
+            if prepared is None or self.attempts or not prepared.holds_on(view):
+                door.crowded = prepared is not None and self.attempts == 0
+                prepared = self._prepare_again(view)
+                if prepared.is_empty:
+                    self._give_up()
+                    return Outcome(None, prepared.result)
+                if self._has_leftovers(view, prepared):
+                    continue
+            self.attempts += 1
+            try:
+                return self._attempt(view, prepared, self.attempts - 1)
+            except effect.EffectMissed:
+                if self.attempts >= ATTEMPTS_MOST:
+                    raise
+        raise effect.EffectMissed("no attempt landed")
+
+    def _prepare_again(self, view: View) -> Prepared:
+        if not self.may_prepare:
+            self._give_up()
+            raise Aborted
+        prepared = self.door.prepare(self.operation, view)
+        written = {t for t, work in prepared.tables.items() if work.source is not None}
+        if not written <= set(self.ticket.tables):
+            # The ticket says which tables to fence if I die: others need a ticket that names them.
+            self._give_up()
+            raise Aborted
+        return prepared
+
+    def _attempt(self, view: View, prepared: Prepared, attempt: int) -> Outcome:
+        door, ticket, request = self.door, self.ticket, self.request
+        self.result = prepared.result
+        if prepared.schema is not None:
+            door.manifest.append_schema(*prepared.schema)
+        record = commit_record(
+            view,
+            prepared,
+            ticket,
+            kind=self.operation.kind,
+            actor=request.actor,
+            operation_id=request.operation_id,
+            restored=self.restored,
+        )
+        door.observe("plan")
+        plan = Plan.of(attempt, prepared.tables, record)
+        if not door.tickets.write_plan(ticket, attempt, plan.to_json()):
+            raise effect.Zombie(f"the plan of epoch {ticket.epoch} is another's")
+        effect.run_effects(prepared, ticket, attempt=attempt, observe=door.observe)
+        door.observe("publish")
+        publish(door.manifest, door.tables, view.head, record)
+        door.observe("acknowledge")
+        return Outcome(record, prepared.result)
+
+    def _healed_view(self, prepared: Prepared | None) -> View:
+        """The newest view of the branch, with leftovers above the pins of the tables to be written restored over."""
+        door = self.door
+        view = door.view_on(self.request.branch, self.restored)
+        if view.head.epoch >= self.ticket.epoch or view.head.incarnation != self.ticket.incarnation:
+            raise effect.Zombie(f"epoch {self.ticket.epoch} is decided")
+        for table in prepared.tables if prepared else ():
+            if table in view.pins:
+                pin = effect.heal(view, table, self.ticket, attempt=self.attempts, observe=door.observe)
+                if pin != view.pins[table]:
+                    self.restored[table] = pin
+        return door.view_on(self.request.branch, self.restored) if self.restored else view
+
+    def _has_leftovers(self, view: View, prepared: Prepared) -> bool:
+        """Whether a table that only this preparation names has leftovers above its pin."""
+        return any(
+            view.owns(view.pins[t]) and view.tables.newest_version(view.pins[t]) > view.pins[t].version
+            for t in prepared.tables
+            if t in view.pins
+        )
+
+    def _give_up(self) -> None:
+        """Nothing of mine is anywhere: decide the epoch as an abort, so that no zombie can use it."""
+        try:
+            view = self.door.view_on(self.request.branch, self.restored)
+            if view.head.incarnation == self.ticket.incarnation and view.head.epoch < self.ticket.epoch:
+                record = abort_record(view.head, self.ticket, pins=view.pins, restored=self.restored, reason="given up")
+                publish(self.door.manifest, self.door.tables, view.head, record)
+        except BranchNotFound:
+            pass  # the branch was deleted meanwhile, and its epochs with it
+        except (SwapLost, StorageError):
+            return  # decided by somebody else, or unknown: the ticket stays, and the next writer settles it
+        self._release()
+
+    def _ask(self, trouble: Exception) -> Outcome:
+        """I do not know how far I came. Look the outcome up; settle it if it is undecided; believe the answer."""
+        patience = time.monotonic() + (ASK_LOCAL_MOST_S if self.door.manifest.location.is_local else ASK_MOST_S)
+        for turn in range(SETTLE_MOST):
+            if turn > 1 and time.monotonic() > patience:
+                break
+            try:
+                record = self._decided() or self._settle(trouble)
+            except StorageError as error:
+                trouble = trouble if isinstance(trouble, StorageError) else error
+                time.sleep(min(2.0, 0.05 * 2**turn))
+                continue
+            if record is None:
+                continue
+            self._release()
+            if isinstance(trouble, NotDurable):
+                raise trouble  # perhaps visible, but not safe from a power loss: that is not acknowledged
+            if record.commit is not None and record.nonce == self.ticket.nonce and record.kind == self.operation.kind:
+                return Outcome(record, self.result)
+            if isinstance(trouble, StorageError):
+                raise trouble
+            raise Aborted
+        if isinstance(trouble, StorageError):
+            raise trouble
+        raise RecoveryPending(
+            branch=self.request.branch,
+            operation_id=self.ticket.nonce,
+            detail=str(trouble),
+            path=self.ticket.name,
+        )
+
+    def _ask_quietly(self) -> None:
+        try:
+            self._ask(effect.EffectMissed("interrupted"))
+        except (OmnigraphError, Aborted):
+            return  # interrupted: the user sees that, and whatever is left is settled by the next writer
+
+    def _decided(self) -> Record | None:
+        head = self.door.manifest.head(self.request.branch)
+        if head.incarnation != self.ticket.incarnation:
+            raise BranchNotFound(branch=self.request.branch)
+        if head.epoch < self.ticket.epoch:
+            return None
+        record = self.door.manifest.outcome(self.ticket.incarnation, self.ticket.epoch)
+        if record is None:
+            raise StaleView(detail=f"the outcome of epoch {self.ticket.epoch} is not on record.")
+        return record
+
+    def _settle(self, trouble: Exception) -> Record | None:
+        door = self.door
+        held = door.tickets.holder(self.ticket.incarnation, self.ticket.epoch)
+        if held is not None and held[0].claimant > self.ticket.claimant:
+            door.wait(self.request.branch, self.ticket.incarnation, self.ticket.epoch, time.monotonic() + 60)
+            return None
+        view = door.view_on(self.request.branch, {})
+        return settle(
+            door.manifest,
+            door.tickets,
+            view,
+            self.ticket,
+            observe=door.observe,
+            reason=str(trouble),
+            may_forward=not isinstance(trouble, NotDurable),
+        )
+
+    def _release(self) -> None:
+        self.door.observe("release")
+        self.door.tickets.release(self.ticket, attempts=self.attempts)
