@@ -13,6 +13,7 @@ from tests.faults.s3bench import S3Bench
 from tests.faults.s3server import S3Server
 
 LEDGER = pytest.StashKey[list[Report]]()
+NOT_RUN = pytest.StashKey[str]()
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +28,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         runs = sum(len(report.results) for report in reports)
         violations = sum(len(report.violations) for report in reports)
         terminalreporter.write_line(f"fault injection: {runs} runs, {violations} violations (all of it: make torture)")
+    if reason := config.stash.get(NOT_RUN, ""):
+        terminalreporter.write_line(f"NOT RUN: faults at file system calls and loss of power, because of {reason}")
 
 
 @pytest.fixture(scope="session")
@@ -36,8 +39,9 @@ def s3() -> Iterator[S3Bench]:
 
 
 @pytest.fixture(scope="session")
-def disk() -> Iterator[DiskBench]:
+def disk(pytestconfig: pytest.Config) -> Iterator[DiskBench]:
     with disk_bench() as bench:
+        pytestconfig.stash[NOT_RUN] = bench.unsupervisable
         yield bench
 
 

@@ -118,6 +118,10 @@ class DiskBench:
         self._freed = threading.Condition()
         self._stages = Once[Stage]()
 
+    def can_stage(self, verb: Verb) -> bool:
+        """A verb that starts on what another one left half-done needs that one killed at a system call."""
+        return not (self.unsupervisable and verb.interrupted)
+
     @contextlib.contextmanager
     def _slot(self, verb: Verb) -> Iterator[Slot]:
         start = verb.start.__name__

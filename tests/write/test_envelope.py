@@ -6,6 +6,7 @@ import gzip
 import io
 import itertools
 
+import orjson
 import pyarrow as pa
 import pytest
 
@@ -83,6 +84,9 @@ REFUSED: list[tuple[bytes, str, str]] = [
         "no property named 'agee' (did you mean 'age'?)",
     ),
     (b'{"type":"Person","data":{"name":"a","agee":null}}', "unknown_field", "no property named 'agee'"),
+    (b'{"type":"Person","data":{"name":"a","\\ud800":1}}', "unknown_field", "no property named '\\ud800'"),
+    (b'{"type":"Person","\\ud800":1}', "unknown_field", "no field '\\ud800'"),
+    (b'{"type":"\\ud800"}', "record", "no node type named '\\ud800'"),
     (b'{"type":"Person","data":{"name":"a","_rowid":1}}', "unknown_field", "'_rowid' is reserved"),
     (b'{"edge":"Knows","from":"a","to":"b","data":{"src":"a"}}', "unknown_field", "'src' is reserved"),
     (b'{"edge":"Knows","from":"a","to":"b","data":{"dst":"a"}}', "unknown_field", "'dst' is reserved"),
@@ -175,6 +179,7 @@ def test_a_line_that_breaks_a_rule_is_refused_for_that_reason(line: bytes, rule:
     [rejected] = parse(SCHEMA, [line]).rejected
     assert (rejected.line, rejected.rule, rejected.record) == (1, rule, line)
     assert reason in rejected.reason
+    orjson.dumps([rejected.to_json(), rejected.violation().to_json()])
 
 
 @pytest.mark.parametrize("line", STORED, ids=[repr(line[:70]) for line in STORED])
@@ -241,7 +246,7 @@ def test_how_the_bytes_arrive_and_how_they_are_cut_does_not_show(block_bytes: in
     parsed = parse(SCHEMA, chunks, block_bytes=block_bytes, threads=3, keep_text=True)
     assert verdicts(parsed) == expected(SCHEMA, lines)
     assert parsed.line_count == len(lines)
-    assert all(parsed.record(i) == line.rstrip(b"\r") for i, line in enumerate(lines, 1))
+    assert parsed.records(range(1, len(lines) + 1)) == {i: line.rstrip(b"\r") for i, line in enumerate(lines, 1)}
 
 
 def test_a_compressed_file_is_read_through_its_file_object() -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import random
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,8 +80,10 @@ def mutated(r: random.Random, text: bytes) -> bytes:
 
 def agree(text: bytes) -> None:
     lines = text.split(b"\n")
-    said = verdicts(parse(SCHEMA, [text], threads=1))
+    parsed = parse(SCHEMA, [text], threads=1)
+    said = verdicts(parsed)
     assert said == expected(SCHEMA, lines)
+    orjson.dumps([[line.to_json(), line.violation().to_json()] for line in parsed.rejected])
     assert all(verdict[1] in RULES for verdict in said.values() if verdict[0] == "refused")
 
 

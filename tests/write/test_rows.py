@@ -139,6 +139,14 @@ def test_an_unknown_property_is_an_error_that_suggests_the_right_one() -> None:
     assert "Did you mean 'age'?" in caught.value.remedy
 
 
+def test_a_field_name_that_is_no_text_is_an_unknown_property() -> None:
+    rows: Any = [{"name": "a", "age": 1, 5: 1}]
+    with pytest.raises(UnknownProperty):
+        rows_to_table(PERSON, rows)
+    with pytest.raises(UnknownProperty):
+        rows_to_table(PERSON, [{"name": "a", "\ud800": 1}])
+
+
 def test_an_absent_property_takes_its_default_and_null_stays_null() -> None:
     table = rows_to_table(PERSON, [{"name": "a", "age": 1}, {"name": "b", "age": 1, "nick": None}]).checked()
     assert table.column("city").to_pylist() == ["Bern", "Bern"]

@@ -89,7 +89,8 @@ class ControlObjects:
 
     def entries(self, folder: str = "") -> list[Entry]:
         if self._root is not None:
-            return self._list_local(folder)
+            with _reported(f"listing {RECOVERY}"):
+                return self._list_local(folder)
         import obstore
 
         with _reported(f"listing {RECOVERY}"):

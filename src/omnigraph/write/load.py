@@ -12,7 +12,7 @@ new state with the same parsed input.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -46,7 +46,8 @@ def prepare_load(schema: Schema, parsed: Parsed, reader: Reader, *, mode: Mode, 
         refuse_lines(parsed.rejected)
         return Prepared(_strict(schema, parsed, reader, mode), ())
     deltas, gone = _tolerant(schema, parsed, reader, mode)
-    lines = [_rejected_line(parsed, v) for v in gone]
+    texts = parsed.records(v.line for v in gone if v.line is not None)
+    lines = [_rejected_line(v, texts) for v in gone]
     return Prepared(deltas, tuple(sorted((*parsed.rejected, *lines), key=lambda line: line.line)))
 
 
@@ -111,6 +112,6 @@ def _tolerant(
     return deltas, rejected + gone
 
 
-def _rejected_line(parsed: Parsed, v: Violation) -> RejectedLine:
+def _rejected_line(v: Violation, texts: Mapping[int, bytes]) -> RejectedLine:
     assert v.line is not None
-    return RejectedLine(v.line, v.rule, v.message, parsed.record(v.line), v.table_key, v.entity_id, v.property)
+    return RejectedLine(v.line, v.rule, v.message, texts[v.line], v.table_key, v.entity_id, v.property)

@@ -88,10 +88,16 @@ def hint(name: str, known: Iterable[str]) -> str:
     return "" if found is None else f" (did you mean {found!r}?)"
 
 
-def unknown_property(t: EntityType, name: str) -> UnknownProperty:
+def unknown_property(t: EntityType, given: object) -> UnknownProperty:
+    name = printable(str(given))
     fields = {"table_key": t.key, "property": name}
     suggestion = nearest(name, t.by_name)
     return UnknownProperty(**fields, suggestion=suggestion) if suggestion else UnknownProperty(**fields)
+
+
+def printable(name: str) -> str:
+    """A name that can be written as UTF-8, whatever JSON escapes it was made of."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def shortened(text: str, length_max: int = 60) -> str:

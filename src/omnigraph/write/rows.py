@@ -13,8 +13,9 @@ Enum values, @range, @check and everything that needs the graph are checked by `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +44,7 @@ class TypedRows:
 
 
 def rows_to_table(
-    t: EntityType, rows: Sequence[Mapping[str, object]] | pa.Table, *, ulids: Ulids | None = None
+    t: EntityType, rows: Iterable[Mapping[str, object]] | pa.Table, *, ulids: Ulids | None = None
 ) -> TypedRows:
     """Raises UnknownProperty for a field that the type does not have; everything else is told as violations."""
     found: Found = []
@@ -51,8 +52,9 @@ def rows_to_table(
         count = rows.num_rows
         columns = _arrow_columns(t, rows, found)
     else:
-        count = len(rows)
-        columns = _python_columns(t, rows, found)
+        given = list(rows)
+        count = len(given)
+        columns = _python_columns(t, given, found)
     for p in t.properties:
         if not p.nullable:
             _mark_nulls(columns[p.name], p.name, found)
@@ -119,7 +121,7 @@ def _python_columns(t: EntityType, rows: Sequence[Mapping[str, object]], found: 
             found.append((i, Problem("record", f"a row is a mapping from names to values, not {type(row).__name__}")))
             mappings.append({})
     aliases = _aliases(t)
-    _refuse_unknown(t, aliases, set().union(*(row.keys() for row in mappings)))
+    _refuse_unknown(t, aliases, set(chain.from_iterable(mappings)))
 
     columns: dict[str, pa.Array] = {}
     for p in t.properties:
@@ -177,8 +179,8 @@ def _arrow_columns(t: EntityType, rows: pa.Table | pa.RecordBatch, found: Found)
     return columns
 
 
-def _refuse_unknown(t: EntityType, aliases: Mapping[str, str], names: set[str]) -> None:
-    unknown = names - t.by_name.keys() - aliases.keys() - {"id"}
+def _refuse_unknown(t: EntityType, aliases: Mapping[str, str], names: Iterable[object]) -> None:
+    unknown = set(names) - t.by_name.keys() - aliases.keys() - {"id"}
     if unknown:
         raise unknown_property(t, min(unknown, key=str))
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import BinaryIO
 
 import numpy as np
@@ -79,10 +79,17 @@ class Parsed:
     line_count: int
     kept: Sequence[tuple[int, bytes]] = field(default=(), repr=False)
 
-    def record(self, line: int) -> bytes:
-        """The text of a line, of an input that was parsed with `keep_text`."""
-        first, text = self.kept[bisect_right(self.kept, line, key=lambda kept: kept[0]) - 1]
-        return text.split(b"\n", line - first + 1)[line - first].rstrip(b"\r")
+    def records(self, lines: Iterable[int]) -> dict[int, bytes]:
+        """The texts of some lines, of an input that was parsed with `keep_text`."""
+        found: dict[int, bytes] = {}
+        for place, wanted in groupby(sorted(lines), key=self._block_of):
+            first, text = self.kept[place]
+            texts = text.split(b"\n")
+            found |= {line: texts[line - first].rstrip(b"\r") for line in wanted}
+        return found
+
+    def _block_of(self, line: int) -> int:
+        return bisect_right(self.kept, line, key=lambda kept: kept[0]) - 1
 
 
 def chunks_of(file: BinaryIO, *, chunk_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from typing import NoReturn
 from omnigraph.language.schema.model import RESERVED_PROPERTIES, EntityType, Property, Schema
 from omnigraph.storage.columns import physical_columns
 from omnigraph.write.keys import TEXT, canonical_id
-from omnigraph.write.problems import Problem, hint
+from omnigraph.write.problems import Problem, hint, printable
 from omnigraph.write.values import JsonNumber, convert, named
 
 _NODE_FIELDS = ("type", "data")
@@ -128,7 +128,7 @@ def _envelope(t: EntityType, parsed: Mapping[str, object]) -> Problem | None:
     for name in parsed:
         if name not in allowed:
             where = ' (properties go into "data")' if name in t.by_name or name == "id" else hint(name, allowed)
-            return Problem("unknown_field", f"a record of {t.key} has no field {name!r}{where}", name)
+            return Problem("unknown_field", f"a record of {t.key} has no field {name!r}{where}", printable(name))
     for name in ("from", "to") if t.kind == "edge" else ():
         if name not in parsed:
             return Problem("endpoint", "is required").on(name)
@@ -163,7 +163,8 @@ def _field_problem(t: EntityType, data: Mapping[str, object]) -> Problem | None:
             continue
         if name in RESERVED_PROPERTIES or name in physical_columns(t):
             return Problem("unknown_field", f"{name!r} is reserved for the storage", name)
-        return Problem("unknown_field", f"{t.key} has no property named {name!r}{hint(name, t.by_name)}", name)
+        message = f"{t.key} has no property named {name!r}{hint(name, t.by_name)}"
+        return Problem("unknown_field", message, printable(name))
     return None
 
 
