@@ -3,6 +3,7 @@
     python -m tests.faults.runner --all                       every verb, request and fault, on S3 and on disk
     python -m tests.faults.runner --fast                      the sample that is part of the test suite
     python -m tests.faults.runner --all --verb insert         one verb
+    python -m tests.faults.runner --all --share 0.1 --seed 7  a tenth of everything, drawn by that seed
     python -m tests.faults.runner --store s3 --verb insert --fault ghost --k 17 --seed 1     replay one run
 
 Every violation is printed with the line that replays it. The exit code is 1 if there was one.
@@ -107,6 +108,12 @@ def all_cases(bench: Bench, verb: Verb, *, seed: int, faults: Collection[str] | 
     return [Case(bench.store, verb.name, kind, k, seed) for kind, k, _ in points if faults is None or kind in faults]
 
 
+def shared_cases(bench: Bench, verb: Verb, *, seed: int, share: float) -> list[Case]:
+    """A random part of all cases, the same for the same seed."""
+    rng = random.Random(f"{seed}/{verb.name}/{bench.store}/share")
+    return [case for case in all_cases(bench, verb, seed=seed) if rng.random() < share]
+
+
 def fast_cases(bench: Bench, verb: Verb, *, seed: int, count: int) -> list[Case]:
     """A sample that prefers requests that change something, because there the outcome turns."""
     rng = random.Random(f"{seed}/{verb.name}/{bench.store}")
@@ -166,6 +173,7 @@ def main() -> int:
     )
     parser.add_argument("--all", action="store_true", help="every request with every fault")
     parser.add_argument("--fast", action="store_true", help="a sample of 12 runs per verb")
+    parser.add_argument("--share", type=float, default=1.0, help="a random part of --all, as 0.1")
     parser.add_argument("--store", choices=STORES, help="one kind of store only")
     parser.add_argument("--verb", choices=[verb.name for verb in VERBS], help="one verb only")
     parser.add_argument("--fault", help="one fault only")
@@ -180,6 +188,8 @@ def main() -> int:
             def cases(verb: Verb, bench: Bench = bench) -> list[Case]:
                 if options.fast:
                     return fast_cases(bench, verb, seed=options.seed, count=12)
+                if options.share < 1:
+                    return shared_cases(bench, verb, seed=options.seed, share=options.share)
                 faults = [options.fault] if options.fault else None
                 found = all_cases(bench, verb, seed=options.seed, faults=faults)
                 return [case for case in found if options.k in (None, case.k)]

@@ -161,6 +161,18 @@ def test_an_intent_that_was_never_wholly_written_does_not_count(uri: str) -> Non
     assert loose(uri) == []
 
 
+def test_a_target_that_a_power_loss_cut_short_is_not_there(uri: str) -> None:
+    old = OldGraph(uri, generation=1).build(intent="forward")
+    newest = min(Path(uri, old.branches["main"].lines["Knows"].folder, "_versions").glob("*.manifest"))
+    newest.write_bytes(b"")
+    assert state_of(uri) == old.state
+    migrate(uri)
+    assert state_of(uri) == old.state
+    assert [r[2] for r in recoveries(uri)] == ["rolled_back"]
+    with og.open(uri) as graph:
+        graph.insert({"Person": [{"name": "eve"}], "Knows": [{"from": "eve", "to": "anna"}]})
+
+
 def test_a_version_that_no_intent_explains_is_left_to_repair(uri: str) -> None:
     old = OldGraph(uri, generation=1).build(intent="back")
     old._append("main", "Company", [{"name": "drift", "city": None}])

@@ -94,6 +94,8 @@ REFUSED: list[tuple[bytes, str, str]] = [
     (b'{"type":"Person","data":{"name":"a","id":"b"}}', "id", "id: is 'b', but the key gives 'a'"),
     (b'{"type":"Person","data":{"name":"a","id":null}}', "id", "id: expected String, not null"),
     (b'{"type":"Thing","data":{"id":null}}', "id", "id: expected String, not null"),
+    (b'{"type":"Thing","data":{"id":\rnull}}', "id", "id: expected String, not null"),
+    (b'{"type":"Thing","data":\rnull}', "record", '"data" is an object, not null'),
     (b'{"type":"Thing","data":{"\\u0069d":null}}', "id", "id: expected String, not null"),
     (b'{"edge":"Knows","from":"a","to":"b","data":{"id":7}}', "id", "id: expected String, not the number 7"),
     # values
@@ -155,6 +157,8 @@ STORED = [
     b'{"type":"Thing","data":{}}',
     b'{"type":"Thing","data":{"c":null}}',
     b'{"type":"Thing","data":{"\\u0063":null}}',
+    b'{"type":"Thing","data":{"c"\r:\r\tnull}}',
+    b'\r{\r"type"\r:\r"Thing"\r,\r"data"\r:\r{\r}\r}\r',
     b'{"type":"Thing","data":{"s":"null","c":1}}',
     b'{"type":"Thing","data":{"type":"Thing"}}',
     b'{"type":"Thing","data":{"l":9007199254740993,"w":18446744073709551615,"d":9007199254740993}}',

@@ -138,7 +138,7 @@ VALUES = st.one_of(
 )
 NAMES = st.sampled_from(["id", "nope", *(p.name for p in SCHEMA.node["Thing"].properties)])
 MEMBERS = st.lists(st.tuples(NAMES, VALUES), max_size=4)
-SPACES = st.sampled_from(["", "", " ", "\t"])
+SPACES = st.sampled_from(["", "", " ", "\t", "\r", " \r\t"])
 
 
 @st.composite

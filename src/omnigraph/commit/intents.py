@@ -177,9 +177,10 @@ class _Settling:
         pin = self.view.pins.get(target.pin.table)
         if pin is None or pin.root != target.pin.root or pin.version != target.base or pin.path in self.fenced:
             return False
-        location = self.view.tables.location
+        location, uri = self.view.tables.location, self.view.tables.location.join(target.pin.path)
+        lancefs.mend_torn(location, uri, above=target.base)
         try:
-            line = lancefs.open_table(location, location.join(target.pin.path), version=target.pin.version)
+            line = lancefs.open_table(location, uri, version=target.pin.version)
         except lancefs.TableMissing:
             return False
         steps = range(target.base + 1, target.pin.version + 1)

@@ -25,9 +25,10 @@ from omnigraph.language.schema.model import EntityType, PropertyType
 from omnigraph.storage.columns import arrow_type
 from omnigraph.write.delta import flat
 
-PREFIX_PATTERN = r'^[ \t]*\{[ \t]*"(type|edge)"[ \t]*:[ \t]*"([^"\\\x00-\x1f]*)"[ \t]*(,)[ \t]*"'
+# A line may hold spaces, tabs and carriage returns wherever JSON allows white space.
+PREFIX_PATTERN = r'^[ \t\r]*\{[ \t\r]*"(type|edge)"[ \t\r]*:[ \t\r]*"([^"\\\x00-\x1f]*)"[ \t\r]*(,)[ \t\r]*"'
 
-_PREFIX = re.compile(PREFIX_PATTERN.encode() + rb'(?:data"[ \t]*:[ \t]*(\{))?')
+_PREFIX = re.compile(PREFIX_PATTERN.encode() + rb'(?:data"[ \t\r]*:[ \t\r]*(\{))?')
 _OPEN, _CLOSE, _RETURN, _SPACE = b"{}\r "
 _AS_TEXT = {"Date": pa.string(), "Blob": pa.string()}
 _LENGTH_MAX = 1 << 30

@@ -95,7 +95,7 @@ class TypeReader:
             return None
         members = "|".join(re.escape("data" if name == DATA else name) for name in names)
         # A member's name can also be spelled with escapes.
-        telling = pc.match_substring_regex(lines, f'\\\\|"({members})"[ \\t]*:[ \\t]*null')
+        telling = pc.match_substring_regex(lines, f'\\\\|"({members})"[ \\t\\r]*:[ \\t\\r]*null')
         return np.asarray(pc.and_(nulls, telling))
 
     def _stored(self, read: Mapping[str, pa.Array], numbers: np.ndarray, doubts: _Doubts) -> Piece | Failed:
