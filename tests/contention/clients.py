@@ -17,6 +17,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,20 +97,43 @@ def write_keys(
         shift_clock(clock_off_s)
     rng = random.Random(seed)
     said = Log(log, client)
-    observer = Chaos(**{**chaos, "kinds": tuple(chaos["kinds"])}).observer() if chaos else lambda _: None
-    graph = omnigraph.open(uri, observer=observer)
+    way = Way(Chaos(**{**chaos, "kinds": tuple(chaos["kinds"])}).observer() if chaos else None)
+    graph = omnigraph.open(uri, observer=way.observe)
     until = time.monotonic() + seconds
-    longest_s, done = 0.0, 0
+    done = 0
     for i in _turns(count, until):
         kind = rng.choice(kinds)
         key = f"shared-{rng.randrange(shared_keys)}" if kind == "shared" else f"{client}-{i}"
-        began = time.monotonic()
         operation = f"{client}-{i}"
         written = world.COUNTED + key if kind == "counted" else key
-        if _one(graph, said, kind, key, written, i, operation, branch):
-            done += 1
-        longest_s = max(longest_s, time.monotonic() - began)
-    return {"done": done, "longest_s": longest_s}
+        with way.of_one_write():
+            done += _one(graph, said, kind, key, written, i, operation, branch)
+    return {"done": done, "longest_s": way.longest_s, "longest": way.longest}
+
+
+class Way:
+    """When a write came to which phase, kept for the one that took longest."""
+
+    def __init__(self, then: Callable[[str], None] | None) -> None:
+        self._then = then
+        self._phases: list[str] = []
+        self._began_s = 0.0
+        self.longest_s = 0.0
+        self.longest: list[str] = []
+
+    def observe(self, phase: str) -> None:
+        self._phases.append(f"{phase} after {time.monotonic() - self._began_s:.2f} s")
+        if self._then is not None:
+            self._then(phase)
+
+    @contextmanager
+    def of_one_write(self) -> Iterator[None]:
+        self._phases = []
+        self._began_s = time.monotonic()
+        yield
+        took_s = time.monotonic() - self._began_s
+        if took_s > self.longest_s:
+            self.longest_s, self.longest = took_s, self._phases
 
 
 def _turns(count: int, until: float) -> Iterator[int]:

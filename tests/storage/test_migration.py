@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -327,7 +326,6 @@ def test_several_processes_at_once_migrate_once_and_lose_nothing(tmp_path: Path)
         writer.stdout.close()
     assert codes[:3] == [0, 0, 0]
     assert set(codes[3:]) <= {0, -signal.SIGKILL}
-    time.sleep(0.01)
     with og.open(uri) as graph:
         graph.insert(ZOE)
     found = state_of(uri)

@@ -111,6 +111,13 @@ def test_a_selection_must_say_something() -> None:
             changes.delete(PERSON, graph(), ids=ids, where=where)
 
 
+def test_lists_and_vectors_select_nothing_and_say_so() -> None:
+    schema = parse_schema("node A { tags: [String]?  n: I32? }")
+    for where in ({"tags": ["a"]}, {"n": 1, "tags": ["a"]}):
+        with pytest.raises(UsageError):
+            changes.delete(schema.node["A"], MemoryReader(schema), where=where)
+
+
 def test_a_delete_counts_each_existing_row_once_also_with_nulls() -> None:
     d = changes.delete(PERSON, graph(), ids=["c", "c", "nobody", "a"])
     assert sorted(d.deleted.to_pylist()) == ["a", "c"]

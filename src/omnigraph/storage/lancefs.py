@@ -58,12 +58,12 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
 
 @contextmanager
 def reading(doing: str) -> Iterator[None]:
-    """Turn whatever Lance raises while reading into StorageError: OSError, ArrowInvalid or RuntimeError."""
+    """Turn what the store raises through Lance into StorageError, whatever class it comes in."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError) as error:
-        # Lance names the line of its own source; anything else of these kinds is a mistake of ours and stays visible.
-        if isinstance(error, OSError) or ".rs:" in str(error):
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
+        # Lance names itself in what it raises; anything else of these kinds is a mistake of ours and stays visible.
+        if isinstance(error, OSError) or "LanceError" in str(error) or ".rs:" in str(error):
             raise StorageError(doing=doing, detail=str(error)) from error
         raise
 

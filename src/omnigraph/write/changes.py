@@ -94,25 +94,22 @@ def _selected(
     if ids is not None:
         return _plain(reader.find(t, "id", value_array(t, "id", list(ids)), columns), t, columns)
     assert where is not None
+    for name in where:
+        p = t.by_name.get(name)
+        if p is not None and p.type.kind in ("List", "Vector", "Blob"):
+            raise UsageError(detail=f"{t.name} can't be selected by {name}, which is a {p.type}")
     values = {_column(t, name): value_array(t, name, [value]) for name, value in where.items()}
     by = "id" if "id" in values else next(iter(values))
     wanted = list(dict.fromkeys([*columns, *values]))
     found = reader.find(t, by, values[by], wanted)
     for name, value in values.items():
         if name != by:
-            found = found.filter(_equals(t, name, found.column(name), value))
+            found = found.filter(pc.fill_null(pc.equal(found.column(name), value[0]), False))
     return _plain(found, t, columns)
 
 
 def _column(t: EntityType, name: str) -> str:
     return name if name in t.by_name else {"from": "src", "to": "dst"}.get(name, name)
-
-
-def _equals(t: EntityType, name: str, column: pa.ChunkedArray, value: pa.Array) -> pa.ChunkedArray:
-    p = t.by_name.get(name)
-    if p is not None and p.type.kind in ("List", "Vector", "Blob"):
-        raise UsageError(detail=f"{t.name} can't be selected by {name}, which is a {p.type}")
-    return pc.fill_null(pc.equal(column, value[0]), False)
 
 
 def _plain(found: pa.Table, t: EntityType, columns: Sequence[str]) -> pa.Table:
