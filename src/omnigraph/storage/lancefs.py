@@ -54,6 +54,11 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
         if _MISSING.search(str(error)):
             raise TableMissing(uri, version) from error
         raise StorageError(doing=f"opening {uri}", detail=str(error)) from error
+    except BaseException as error:
+        # Lance panics on some files that were cut short, and its panic is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise StorageError(doing=f"opening {uri}", detail=f"Lance can't read it: {error}") from error
 
 
 @contextmanager
