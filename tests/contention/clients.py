@@ -88,6 +88,7 @@ def write_keys(
     shared_keys: int = 4,
     clock_off_s: float = 0.0,
     chaos: dict[str, Any] | None = None,
+    lost_answers: float = 0.0,
     seed: int = 0,
 ) -> dict[str, Any]:
     """One write after the other; `kinds` are own, shared, counted, taken at random. How long the longest one took."""
@@ -96,6 +97,8 @@ def write_keys(
     if clock_off_s:
         shift_clock(clock_off_s)
     rng = random.Random(seed)
+    if lost_answers:
+        lose_answers(random.Random(seed), lost_answers)
     said = Log(log, client)
     way = Way(Chaos(**{**chaos, "kinds": tuple(chaos["kinds"])}).observer() if chaos else None)
     graph = omnigraph.open(uri, observer=way.observe)
@@ -168,6 +171,27 @@ def shift_clock(seconds: float) -> None:
     real, real_ns = time.time, time.time_ns
     time.time = lambda: real() + seconds
     time.time_ns = lambda: real_ns() + int(seconds * 1e9)
+
+
+def lose_answers(rng: random.Random, share: float) -> None:
+    """Some calls of the object store and of Lance's commit do their work, and the caller sees an error."""
+    import obstore
+    from obstore.exceptions import GenericError
+
+    from omnigraph.storage import lancefs
+
+    def losing(call: Callable[..., Any], error: Callable[[], Exception]) -> Callable[..., Any]:
+        def called(*arguments: Any, **options: Any) -> Any:
+            result = call(*arguments, **options)
+            if rng.random() < share:
+                raise error()
+            return result
+
+        return called
+
+    unknown = "Commit result for version 7 is unknown: the connection was closed"
+    obstore.put = losing(obstore.put, lambda: GenericError("the connection was closed"))
+    lancefs.commit = losing(lancefs.commit, lambda: OSError(unknown))
 
 
 def signal_at(phase: str, occurrence: int, number: int) -> Callable[[str], None]:

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,16 +30,25 @@ class Member:
     replaceable: bool = False
     continue_at_s: float | None = None
 
+    def __post_init__(self) -> None:
+        # A number may be given to a stranger once its process is gone; this handle never means another process.
+        self._handle: int | None = None
+        with suppress(ProcessLookupError):
+            self._handle = os.pidfd_open(self.pid)
+
     @property
     def pid(self) -> int:
         return self.job.pid.result(30)
 
     def signal(self, number: signal.Signals) -> None:
-        if not self.job.is_over:
-            try:
-                os.kill(self.pid, number)
-            except ProcessLookupError:
-                return
+        if self._handle is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, number)
+
+    def close(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
 
 @dataclass
@@ -77,13 +87,16 @@ class Crowd:
         self.members.append(member)
         return member
 
-    def finish(self, *, timeout_s: float = 90.0) -> list[Ended]:
+    def finish(self, *, timeout_s: float = 240.0) -> list[Ended]:
         """Wait for every writer, then let watchers have their last look. How each of them ended."""
         watchers = [m for m in self.members if m.name.startswith("watch")]
         writers = [m for m in self.members if m not in watchers]
         ended = [m.job.wait(timeout_s) for m in writers]
         self.over.touch()
-        return ended + [m.job.wait(timeout_s) for m in watchers]
+        ended += [m.job.wait(timeout_s) for m in watchers]
+        for member in self.members:
+            member.close()
+        return ended
 
     def attack(self, seconds: float, *, replace: Any, signals_per_s: float) -> list[Ended]:
         """Signals at random for a while, then calm until everybody has ended. `replace(crowd)` starts a new client."""
@@ -122,6 +135,7 @@ class Crowd:
 
     def _bury(self, member: Member) -> Ended:
         ended = member.job.wait(5.0)
+        member.close()
         if ended.status == -signal.SIGKILL:
             self.tally.kills += 1
         return ended

@@ -92,7 +92,7 @@ def runs() -> list[int]:
     if given_seed is not None:
         return [int(given_seed)]
     start = random.SystemRandom().randrange(2**32)
-    return list(range(start, start + int(os.environ.get("OMNIGRAPH_FUZZ_RUNS", "150"))))
+    return list(range(start, start + int(os.environ.get("OMNIGRAPH_FUZZ_RUNS", "80"))))
 
 
 @pytest.mark.parametrize("judged_max", [0, 16])
