@@ -71,6 +71,11 @@ def reading(doing: str) -> Iterator[None]:
         if isinstance(error, OSError) or "LanceError" in str(error) or ".rs:" in str(error):
             raise StorageError(doing=doing, detail=str(error)) from error
         raise
+    except BaseException as error:
+        # Lance panics on some files that were cut short, and its panic is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise StorageError(doing=doing, detail=f"Lance can't read it: {error}") from error
 
 
 def is_gone(table: LanceDataset) -> bool:

@@ -74,10 +74,11 @@ class Manifest:
             known = self._table = self._open()
             return known
         try:
-            newest = known.latest_version
-            if newest != known.version:
-                known = self._table = known.checkout_version(newest)
-        except (OSError, ValueError):
+            with lancefs.reading("looking for versions of the manifest"):
+                newest = known.latest_version
+                if newest != known.version:
+                    known = self._table = known.checkout_version(newest)
+        except (StorageError, ValueError):
             known = self._table = self._open()
         return known
 

@@ -103,8 +103,14 @@ class Tables:
         return lancefs.open_newest(self.location, self.location.join(pin.path))
 
     def newest_version(self, pin: Pin) -> int:
-        with lancefs.reading(f"looking for versions of {pin.path}"):
-            return int(self.open(pin).latest_version)
+        try:
+            with lancefs.reading(f"looking for versions of {pin.path}"):
+                return int(self.open(pin).latest_version)
+        except StorageError:
+            torn = lancefs.torn_versions(self.location, self.location.join(pin.path))
+            if not torn:
+                raise
+            return max(torn)
 
 
 @contextmanager
