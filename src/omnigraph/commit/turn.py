@@ -162,6 +162,7 @@ class Turn:
 
     def _ask(self, trouble: Exception) -> Outcome:
         """I do not know how far I came. Look the outcome up; settle it if it is undecided; believe the answer."""
+        first = trouble
         patience = time.monotonic() + (ASK_LOCAL_MOST_S if self.door.manifest.location.is_local else ASK_MOST_S)
         for turn in range(SETTLE_MOST):
             if turn > 1 and time.monotonic() > patience:
@@ -179,9 +180,9 @@ class Turn:
                 raise trouble  # perhaps visible, but not safe from a power loss: that is not acknowledged
             if record.commit is not None and record.nonce == self.ticket.nonce and record.kind == self.operation.kind:
                 return Outcome(record, self.result)
-            if isinstance(trouble, StorageError):
-                raise trouble
-            raise Aborted
+            if isinstance(first, StorageError):
+                raise first
+            raise Aborted  # a lost race: failures while asking do not make it the store's refusal
         if isinstance(trouble, StorageError):
             raise trouble
         raise RecoveryPending(

@@ -61,8 +61,9 @@ def fold_work(
         "target_rows_per_fragment": 4 * SMALL_ROWS,
         "num_threads": 1,
     }
-    plan = Compaction.plan(table, options)
-    results = [json.loads(task.execute(table).json()) for task in plan.tasks]
+    with lancefs.reading(f"folding {table.uri}"):
+        plan = Compaction.plan(table, options)
+        results = [json.loads(task.execute(table).json()) for task in plan.tasks]
     if not results:
         return None
     if location.is_local:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from lance import LanceDataset, LanceOperation, Transaction
 
 STAMP = "omnigraph"
+RETRIES = 20
+"""How often Lance itself rebases a commit that lost a race, as it does by default."""
+PROBES_MOST = 64
 _MANIFEST_MARK = b"LANC"
 _MISSING = re.compile(r"not found|no such file|does not exist|not a directory", re.IGNORECASE)
 
@@ -102,6 +105,23 @@ def open_newest(location: Location, uri: str) -> LanceDataset:
         return open_table(location, uri, version=min(torn) - 1)
 
 
+def newest_version(location: Location, table: LanceDataset) -> int:
+    """The number of the table's newest version, seen from a handle at some version of it.
+
+    Lance lists all versions on a local disk, which costs more the longer the history is. Versions are dense above
+    the one that is read and are removed oldest first, so a version that is there and has no successor is the newest.
+    """
+    if location.is_local:
+        version = int(table.version)
+        for _ in range(PROBES_MOST):
+            if not os.path.exists(durable.manifest_path(table.uri, version + 1)):
+                if os.path.exists(durable.manifest_path(table.uri, version)):
+                    return version
+                break
+            version += 1
+    return int(table.latest_version)
+
+
 def torn_versions(location: Location, uri: str) -> list[int]:
     """Versions at the top of a local table whose files are provably cut short, newest first; empty elsewhere.
 
@@ -133,10 +153,11 @@ def mend_torn(location: Location, uri: str, *, above: int) -> None:
     torn = [v for v in torn_versions(location, uri) if v > above]
     for version in torn:
         path = durable.manifest_path(uri, version)
-        os.replace(path, f"{path}.torn")
-    hint = os.path.join(uri, "_versions", "latest_version_hint.json")
-    if torn and os.path.exists(hint):
-        os.unlink(hint)
+        with suppress(FileNotFoundError):  # another recoverer mends the same table
+            os.replace(path, f"{path}.torn")
+    if torn:
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(uri, "_versions", "latest_version_hint.json"))
 
 
 def _listed_versions(folder: str) -> list[int]:
@@ -164,12 +185,21 @@ def transaction(operation: Any, *, read_version: int, properties: Mapping[str, s
 
 
 def commit(
-    location: Location, base: LanceDataset | str, tx: Transaction, *, stable_row_ids: bool = False
+    location: Location,
+    base: LanceDataset | str,
+    tx: Transaction,
+    *,
+    stable_row_ids: bool = False,
+    retries: int = RETRIES,
 ) -> LanceDataset:
     """One Lance commit, made durable. The caller compares the version it got with the one it expected."""
     lance = _lance()
     done = lance.LanceDataset.commit(
-        base, tx, storage_options=location.lance_options, enable_stable_row_ids=stable_row_ids or None
+        base,
+        tx,
+        storage_options=location.lance_options,
+        enable_stable_row_ids=stable_row_ids or None,
+        max_retries=retries,
     )
     if location.is_local and durable.fsync_enabled():
         files = durable.commit_files(done.uri, done.version, read_version=tx.read_version, transaction_uuid=tx.uuid)

@@ -13,7 +13,9 @@ Never done here: restore, tag, overwrite, or a replacement of the whole config.
 from __future__ import annotations
 
 import os
+import random
 import secrets
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,8 @@ HEAD = "head:"
 REFS = "refs"
 ROW_IDS_KEY = "omnigraph:row_ids"
 PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
+SWAP_RETRIES, SWAP_MOST_S = 2, 60.0
+"""How often Lance retries one attempt at a swap, and for how long attempts are made."""
 RECENT_MOST = 24
 """How many records ride in a head before they are folded into rows."""
 FULL_EVERY = 32
@@ -75,7 +79,7 @@ class Manifest:
             return known
         try:
             with lancefs.reading("looking for versions of the manifest"):
-                newest = known.latest_version
+                newest = lancefs.newest_version(self.location, known)
                 if newest != known.version:
                     known = self._table = known.checkout_version(newest)
         except (StorageError, ValueError):
@@ -282,15 +286,39 @@ class Manifest:
         return replace(new, version=version)
 
     def update(self, updates: Mapping[str, str | None], *, read_version: int) -> int:
-        """One compare-and-swap of config keys against `read_version`; the version that holds them."""
+        """One compare-and-swap of config keys against `read_version`; the version that holds them.
+
+        Writers of other branches move other keys of the same table all the time. Lance's own pause between retries
+        grows until whoever lost a few races waits for longer than a lease, so the retries are ours: while the keys
+        still are what they were, the newest version is as good a base as the one that was read.
+        """
         op = lancefs.operations()
-        tx = lancefs.transaction(op.UpdateConfig(config_updates=op.UpdateMap(dict(updates))), read_version=read_version)
-        try:
-            return int(lancefs.commit(self.location, self.location.manifest_uri, tx).version)
-        except lancefs.conflicts() as error:
-            raise SwapLost(str(error)) from error
-        except (OSError, ValueError, RuntimeError) as error:
-            raise StorageError(doing="publishing", detail=str(error)) from error
+        base, deadline = read_version, time.monotonic() + SWAP_MOST_S
+        while True:
+            tx = lancefs.transaction(op.UpdateConfig(config_updates=op.UpdateMap(dict(updates))), read_version=base)
+            try:
+                return int(lancefs.commit(self.location, self.location.manifest_uri, tx, retries=SWAP_RETRIES).version)
+            except lancefs.conflicts() as error:
+                if time.monotonic() > deadline:
+                    raise SwapLost(str(error)) from error
+                newest = self._unchanged_since(read_version, updates)
+                if newest is None:
+                    raise SwapLost(str(error)) from error
+                base = newest
+            except (OSError, ValueError, RuntimeError) as error:
+                raise StorageError(doing="publishing", detail=str(error)) from error
+            time.sleep(random.uniform(0.001, 0.01))
+
+    def _unchanged_since(self, version: int, keys: Iterable[str]) -> int | None:
+        """The newest version, if these config keys are there what they were at `version`."""
+        with lancefs.reading("reading the manifest"):
+            newest = lancefs.open_newest(self.location, self.location.manifest_uri)
+            try:
+                before = lancefs.open_table(self.location, self.location.manifest_uri, version=version).config()
+            except lancefs.TableMissing:
+                return None  # collected: whoever was stopped for that long must look again
+            now = newest.config()
+        return int(newest.version) if all(before.get(k) == now.get(k) for k in keys) else None
 
     def append_records(self, records: Iterable[Record]) -> None:
         rows = [record_row(r) for r in records]

@@ -105,7 +105,7 @@ class Tables:
     def newest_version(self, pin: Pin) -> int:
         try:
             with lancefs.reading(f"looking for versions of {pin.path}"):
-                return int(self.open(pin).latest_version)
+                return lancefs.newest_version(self.location, self.open(pin))
         except StorageError:
             torn = lancefs.torn_versions(self.location, self.location.join(pin.path))
             if not torn:
