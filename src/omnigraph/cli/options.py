@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
@@ -45,4 +45,35 @@ Yes = Annotated[bool, Option("--yes", help="Do not ask before destroying data on
 SchemaFile = Annotated[str, Option("--schema", metavar="FILE", help="The schema, a .pg file; - reads it from stdin.")]
 DataLoss = Annotated[
     bool, Option("--allow-data-loss", help="Make drops hard: what is dropped is gone from the history as well.")
+]
+Engine = Annotated[
+    Literal["auto", "spark", "local"] | None,
+    Option(
+        "--engine",
+        envvar="OMNIGRAPH_ENGINE",
+        show_envvar=True,
+        help="Where it runs. auto, the default: on Spark, unless the work is too small to start a JVM for; local: in "
+        "this process.",
+        show_default=False,
+    ),
+]
+Master = Annotated[
+    str | None,
+    Option(
+        "--master",
+        metavar="URL",
+        envvar="OMNIGRAPH_MASTER",
+        show_envvar=True,
+        help="Which Spark: local[*], spark://…, yarn, k8s://…, or sc://… for Spark Connect. By default local[*].",
+        show_default=False,
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    Option(
+        "--conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark, as spark.driver.memory=4g; may be repeated.",
+        show_default=False,
+    ),
 ]
