@@ -12,6 +12,7 @@ graph commits of the branch that were not made by recovery. A place without a gr
 from __future__ import annotations
 
 import contextlib
+import itertools
 import importlib
 import os
 import pkgutil
@@ -185,10 +186,12 @@ def read_state(place: Place) -> State:
 def _read_branch(graph: Any, branch: str) -> dict[str, Any]:
     snapshot = graph.snapshot(branch)
     types = [*snapshot.schema.nodes, *snapshot.schema.edges]
+    # Those of the snapshot: a commit that lands while this reads belongs to the next reading.
+    commits = itertools.dropwhile(lambda commit: commit.id != snapshot.commit, graph.commits(branch))
     return {
         "schema": {t.name: [f"{p.name}: {p.type}{'?' if p.nullable else ''}" for p in t.properties] for t in types},
         "rows": {t.name: _read_rows(snapshot, t) for t in types},
-        "commits": sum(1 for commit in graph.commits(branch) if commit.actor != RECOVERY_ACTOR),
+        "commits": sum(1 for commit in commits if commit.actor != RECOVERY_ACTOR),
     }
 
 
