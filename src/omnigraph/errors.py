@@ -3,11 +3,14 @@
 OmnigraphError
 ├── UsageError                 the call itself is wrong (exit code 2)
 │   ├── ConsentRequired        a destructive verb on a remote target without --yes
-│   └── UnsupportedStore       a URI scheme or a file system that can't hold a graph
+│   ├── UnsupportedStore       a URI scheme or a file system that can't hold a graph
+│   └── NotAvailable           something that is asked for and that this version does not do yet
 ├── SchemaError
 │   ├── SchemaSyntaxError      the .pg text does not parse
 │   ├── SchemaRuleError        it parses and breaks a rule of the language
 │   └── UnsupportedSchemaChange  the plan holds a step that can't be applied
+├── PipelineFileError          a pipeline file that is not what it should be, with the place
+│   └── PipelineVariableMissing  it names a variable that has no value
 ├── InputError
 │   ├── RecordError            lines of an input file are not valid records
 │   ├── ConstraintViolation    rows break a rule of the schema
@@ -116,6 +119,12 @@ class UnsupportedStore(UsageError):
 class SchemaError(OmnigraphError):
     """Errors of .pg text carry file, line, column, the offending line and a caret under the place."""
 
+class NotAvailable(UsageError):
+    condition = "not_available"
+    text = "{feature} is not available in this version."
+    remedy_text = "{hint}"
+
+
     condition = "schema_error"
     text = "{file}:{line}:{column}: {detail}\n{excerpt}"
     remedy_text = "Correct the schema file at that place."
@@ -141,6 +150,23 @@ class UnsupportedSchemaChange(OmnigraphError):
 @dataclass(frozen=True)
 class Violation:
     """One row that breaks one rule. `rule` is stable; `line` is set where the row came from a file.
+# ---- pipeline files --------------------------------------------------------------------------------------------------
+
+
+class PipelineFileError(OmnigraphError):
+    """The first problem with its place; `problems` are all of them, `more` those after the first, in words."""
+
+    condition = "pipeline_file"
+    text = "{file}:{line}:{column}: {detail}\n{excerpt}{more}"
+    remedy_text = "Correct the pipeline file at that place; nothing was written."
+
+
+class PipelineVariableMissing(PipelineFileError):
+    condition = "pipeline_variable_missing"
+    text = "{file}:{line}:{column}: {detail}\n{excerpt}"
+    remedy_text = "Set {name} in the environment, or give it with --var {name}=VALUE; nothing was written."
+
+
 
     `source` names the file where there were several.
     """

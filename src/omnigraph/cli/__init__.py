@@ -5,6 +5,7 @@
     planes    which flags a plane has; what to say about a flag of another plane
     data      verbs on a graph: export, snapshot, branch, commit, schema show and apply
     load      one of them, large enough for a module
+    pipeline  verbs on pipeline files
     direct    verbs on storage itself: init, schema plan
     local     verbs that touch no graph: version
     target    addressing: from a URI or --store to the graph
@@ -13,6 +14,7 @@
     output    answers as JSON or as text, the echo of targets
     text      results as lines and tables for people
     progress  one line on a terminal while something takes longer than two seconds
+    watch     bars on a terminal while a job of the pipeline runs, lines elsewhere
     failure   exceptions as condition, message, remedy and exit code
 
 Nothing here is imported before it is needed: `version` and `--help` load neither Lance nor Arrow nor rich.

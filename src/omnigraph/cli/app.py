@@ -12,7 +12,7 @@ from typing import Any
 from typer import Context, Typer, echo
 from typer.core import TyperCommand
 
-from omnigraph.cli import data, direct, load, local
+from omnigraph.cli import data, direct, load, local, pipeline
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ GROUPS = {
     "schema": "Show, plan and apply schemas.",
     "branch": "Create, list and delete branches.",
     "commit": "List and show commits.",
+    "pipeline": "Run, check and plan pipeline files.",
 }
 
 VERBS = (
@@ -66,6 +67,31 @@ VERBS = (
         ),
     ),
     Verb(
+    Verb(
+        "pipeline run",
+        "FILE [OPTIONS]",
+        "Run a pipeline file.",
+        pipeline.run,
+        (
+            "omnigraph pipeline run people.yaml",
+            "omnigraph pipeline run people.yaml --var DAY=2026-01-31 --engine local",
+            "omnigraph pipeline run people.yaml --master spark://host:7077 --conf spark.executor.memory=8g",
+        ),
+    ),
+    Verb(
+        "pipeline validate",
+        "FILE [OPTIONS]",
+        "Check a pipeline file; no data is read.",
+        pipeline.validate,
+        ("omnigraph pipeline validate people.yaml --var DAY=2026-01-31",),
+    ),
+    Verb(
+        "pipeline plan",
+        "FILE [OPTIONS]",
+        "Show what a run would read and do.",
+        pipeline.plan,
+        ("omnigraph pipeline plan people.yaml", "omnigraph pipeline plan people.yaml --json"),
+    ),
         "snapshot",
         "URI [OPTIONS]",
         "Show the tables of one state.",

@@ -21,6 +21,19 @@ Store = Annotated[
 Json = Annotated[bool, Option("--json", help="Answer with one JSON document, also on failure.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Do not say on stderr what is written where, and no progress.")]
 Branch = Annotated[str, Option("--branch", "-b", metavar="NAME", help="The branch.")]
+At = Annotated[
+    str | None, Option("--commit", metavar="ID", help="An older state: that of this commit.", show_default=False)
+]
+AsOf = Annotated[
+    str | None,
+    Option(
+        "--as-of",
+        metavar="TIME",
+        help="An older state: that of the branch's newest commit at this time, as 2026-01-31 (its end) or "
+        "2026-01-31T12:00:00, in UTC unless an offset says otherwise.",
+        show_default=False,
+    ),
+]
 Actor = Annotated[
     str | None,
     Option(
@@ -50,10 +63,8 @@ Engine = Annotated[
     Literal["auto", "spark", "local"] | None,
     Option(
         "--engine",
-        envvar="OMNIGRAPH_ENGINE",
-        show_envvar=True,
         help="Where it runs. auto, the default: on Spark, unless the work is too small to start a JVM for; local: in "
-        "this process.",
+        "this process. OMNIGRAPH_ENGINE is the same.",
         show_default=False,
     ),
 ]
@@ -62,9 +73,8 @@ Master = Annotated[
     Option(
         "--master",
         metavar="URL",
-        envvar="OMNIGRAPH_MASTER",
-        show_envvar=True,
-        help="Which Spark: local[*], spark://…, yarn, k8s://…, or sc://… for Spark Connect. By default local[*].",
+        help="Which Spark: local[*], spark://…, yarn, k8s://…, or sc://… for Spark Connect; local[*] by default. "
+        "OMNIGRAPH_MASTER is the same.",
         show_default=False,
     ),
 ]

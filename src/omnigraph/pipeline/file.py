@@ -1,0 +1,248 @@
+"""Pipeline files: a graph, where its data comes from and what happens to it, in one file that is run again and again.
+
+1. read      the YAML, its variables, its model                                     file_yaml, file_model
+2. check     what this version can do; types and properties against the schema      file_check
+3. create    the graph from `schema`, if there is none
+4. load      all nodes, edges and records together: one commit, or none if nothing changes
+5. embed     each step, in commits of its own
+
+Keeps: nothing is written before 1 and 2 have found the whole file sound and every input there. Running a file again
+with the same inputs in the mode `merge` makes no commit.
+A crash in 3 leaves a graph or none, in 4 and 5 what `load` and `embed` promise; the same file, run again, goes on.
+
+    from omnigraph.pipeline.file import run_pipeline
+
+    result = run_pipeline("people.yaml", variables={"DAY": "2026-01-31"})
+    result.load.inserted
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import FileUnreadable, GraphNotFound
+from omnigraph.language.schema.model import Schema
+from omnigraph.language.schema.parse import parse_schema
+from omnigraph.pipeline.engine import Engines
+from omnigraph.pipeline.file_check import check_available, check_schema
+from omnigraph.pipeline.file_model import PipelineFile, parse_file
+from omnigraph.pipeline.file_plan import PipelinePlan, input_bytes, make_plan, steps_of
+from omnigraph.pipeline.file_sql import prepared_frames
+from omnigraph.pipeline.progress import Silent, Watcher
+from omnigraph.pipeline.session import SparkSettings
+from omnigraph.results import LoadResult
+
+if TYPE_CHECKING:
+    import omnigraph
+
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class CheckedPipeline:
+    """A file that can run: it fits the schema, and this version can do what it asks."""
+
+    file: PipelineFile
+    schema: Schema
+    creates_graph: bool
+    schema_text: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file.text.file,
+            "graph": self.file.graph,
+            "creates_graph": self.creates_graph,
+            "branch": self.file.branch,
+            "mode": self.file.mode,
+            "types": [t.key for t in self.file.targets],
+            "steps": list(steps_of(self.file, creates_graph=self.creates_graph)),
+        }
+
+
+@dataclass(frozen=True)
+class PipelineResult:
+    """What a run did. `load` is None if the file loads nothing; its `commit` is None if nothing changed."""
+
+    file: str
+    graph: str
+    created_graph: bool
+    load: LoadResult | None
+    embed: tuple[Any, ...]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "graph": self.graph,
+            "created_graph": self.created_graph,
+            "load": None if self.load is None else self.load.to_json(),
+            "embed": [step.to_json() for step in self.embed],
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def read_pipeline(path: Path, *, variables: Mapping[str, str] | None = None) -> PipelineFile:
+    """The file as values. `variables` come before those of the environment."""
+    name = os.fspath(path)
+    return parse_file(_text(name), file=name, variables={**os.environ, **(variables or {})})
+
+
+def check_pipeline(
+    path: Path, *, variables: Mapping[str, str] | None = None, engine: str | None = None
+) -> CheckedPipeline:
+    """Steps 1 and 2. Reads the file, the schema and the graph's head, and no data."""
+    file = read_pipeline(path, variables=variables)
+    check_available(file, engine=_engine(file, engine))
+    schema_text = None if file.schema is None else _text(file.schema)
+    # The parsed schema is checked in any case: a broken file should not wait for the day when it is needed.
+    desired = None if schema_text is None else parse_schema(schema_text, file=str(file.schema))
+    graph = _open(file)
+    if graph is None:
+        if desired is None:
+            raise GraphNotFound(uri=file.graph)
+        schema = desired
+        if file.branch != "main" and file.from_branch != "main":
+            raise file.problem(
+                "branch", f"a new graph has the branch main only; add `from: main` to make {file.branch}."
+            )
+    else:
+        with graph:
+            schema = _schema_of(graph, file, schema_text)
+    check_schema(file, schema)
+    return CheckedPipeline(file, schema, graph is None, schema_text)
+
+
+def plan_pipeline(path: Path, *, variables: Mapping[str, str] | None = None, engine: str | None = None) -> PipelinePlan:
+    """What a run would read and do. Nothing is written, no row is read, no JVM is started."""
+    checked = check_pipeline(path, variables=variables, engine=engine)
+    requested = _engine(checked.file, engine)
+    name, reason = Engines(requested=requested).choose(work_bytes=input_bytes(checked.file))
+    return make_plan(checked.file, checked.schema, creates_graph=checked.creates_graph, engine=f"{name}: {reason}")
+
+
+def run_pipeline(
+    path: Path,
+    *,
+    variables: Mapping[str, str] | None = None,
+    engine: str | None = None,
+    settings: SparkSettings | None = None,
+    spark: Any = None,
+    watcher: Watcher | None = None,
+    actor: str | None = None,
+    checked: CheckedPipeline | None = None,
+) -> PipelineResult:
+    """Run the file. `checked` saves checking again what was checked just before."""
+    began = time.monotonic()
+    ready = checked or check_pipeline(path, variables=variables, engine=engine)
+    file = ready.file
+    input_bytes(file)  # an input that is missing is told before a graph is created for it
+    engines = Engines(
+        requested=_engine(file, engine),
+        settings=settings or SparkSettings(),
+        session=spark,
+        watcher=watcher or Silent(),
+    )
+    with _opened(ready, engines, actor=actor) as graph:
+        loaded = _load(graph, file, engines)
+        embedded = tuple(_embed(graph, file, engines))
+        return PipelineResult(
+            file=file.text.file,
+            graph=graph.uri,
+            created_graph=ready.creates_graph,
+            load=loaded,
+            embed=embedded,
+            seconds=time.monotonic() - began,
+        )
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _opened(ready: CheckedPipeline, engines: Engines, *, actor: str | None) -> omnigraph.Graph:
+    """Step 3. The public door of the package, as any program uses it: a pipeline file is a program of its user."""
+    import omnigraph
+
+    file = ready.file
+    if ready.creates_graph:
+        assert ready.schema_text is not None
+        omnigraph.init(file.graph, ready.schema_text, actor=actor, schema_file=str(file.schema)).close()
+    return omnigraph.open(
+        file.graph,
+        actor=actor,
+        spark=engines.session,
+        engine=engines.requested,
+        master=engines.settings.master,
+        conf=engines.settings.conf,
+        watcher=engines.watcher,
+    )
+
+
+def _load(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> LoadResult | None:
+    """Step 4."""
+    if not file.targets and not file.data:
+        return None
+    with prepared_frames(file, engines) as frames:
+        tables = {t.key: t.table_source() or frames[t.key] for t in file.targets}
+        return graph.load(
+            list(file.data) or None,
+            nodes={t.type_name: tables[t.key] for t in file.targets if t.kind == "node"} or None,
+            edges={t.type_name: tables[t.key] for t in file.targets if t.kind == "edge"} or None,
+            mode=file.mode,
+            branch=file.branch,
+            from_branch=file.from_branch,
+            on_error=file.on_error,
+            quarantine=file.quarantine,
+        )
+
+
+def _embed(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> Iterator[Any]:
+    """Step 5."""
+    for step in file.embed:
+        given = {"provider": step.provider, "batch": step.batch, "commit_every": step.commit_every}
+        options = {name: value for name, value in given.items() if value is not None}
+        yield graph.embed(type_name=step.type_name, property=step.property, branch=file.branch, **options)
+
+
+# ---- help ------------------------------------------------------------------------------------------------------------
+
+
+def _engine(file: PipelineFile, given: str | None) -> str | None:
+    """The call's engine, or the file's; SQL needs Spark unless somebody said otherwise, which is then refused."""
+    asked = given or file.engine or os.environ.get("OMNIGRAPH_ENGINE") or None
+    return "spark" if file.needs_sql and asked in (None, "auto") else asked
+
+
+def _open(file: PipelineFile) -> omnigraph.Graph | None:
+    import omnigraph
+
+    try:
+        return omnigraph.open(file.graph)
+    except GraphNotFound:
+        return None
+
+
+def _schema_of(graph: omnigraph.Graph, file: PipelineFile, schema_text: str | None) -> Schema:
+    """The schema of the branch that is loaded, which must be the one of the schema file if the file names one."""
+    is_new = file.from_branch is not None and file.branch not in {b.name for b in graph.branches()}
+    branch = file.from_branch if is_new and file.from_branch is not None else file.branch
+    if schema_text is not None and graph.plan_schema(schema_text, branch=branch, schema_file=str(file.schema)).changed:
+        detail = (
+            f"the graph's branch {branch} has another schema than this file; run `omnigraph schema apply`, or leave "
+            "schema out to use the graph's own."
+        )
+        raise file.problem("schema", detail)
+    return graph.schema(branch)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8-sig")
+    except OSError as error:
+        raise FileUnreadable(path=path, detail=f"{(error.strerror or str(error)).lower()}.") from error
+    except UnicodeDecodeError as error:
+        raise FileUnreadable(path=path, detail=f"it is not UTF-8 text (byte {error.start}).") from error

@@ -1,0 +1,104 @@
+"""The verbs of pipeline files: what they print, their JSON, their failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+FILE = """\
+graph: g
+schema: people.pg
+mode: merge
+nodes:
+  Person: {path: people.csv, map: {full_name: name}}
+edges:
+  Knows: {path: knows.csv, from: a, to: b}
+data: ["people*.jsonl"]
+"""
+
+
+@pytest.fixture
+def file(folder: Path) -> Path:
+    (folder / "people.csv").write_text("full_name,age\nEve,40\nMax,\n")
+    (folder / "knows.csv").write_text("id,a,b,since\nx1,Eve,Ada,1999\n")
+    (folder / "p.yaml").write_text(FILE)
+    return folder / "p.yaml"
+
+
+def test_validate_says_what_a_run_would_do(done: Cli, file: Path) -> None:
+    shown = done("pipeline", "validate", "p.yaml")
+    assert shown.out.splitlines() == [
+        "p.yaml is valid; running it would",
+        "  1. create the graph with people.pg",
+        "  2. load Person, Knows, people*.jsonl in one commit",
+    ]
+    assert shown.err == ""
+    document = done("pipeline", "validate", "p.yaml", "--json").json
+    assert list(document) == ["valid", "file", "graph", "creates_graph", "branch", "mode", "types", "steps"]
+    assert document["graph"] == str(file.parent / "g")
+    assert not (file.parent / "g").exists()
+
+
+def test_plan_shows_files_and_columns(done: Cli, file: Path) -> None:
+    shown = done("pipeline", "plan", "p.yaml").out
+    assert "full_name → name, age" in shown
+    assert "a → from, b → to" in shown
+    assert "engine local: 0.0 MiB are less than a JVM is worth" in shown
+    document = done("pipeline", "plan", "p.yaml", "--json").json
+    assert list(document) == [
+        *("file", "graph", "creates_graph", "branch", "mode", "on_error", "engine", "steps", "targets", "data"),
+        *("size_bytes", "fits"),
+    ]
+    assert document["fits"] is True
+    assert document["data"][0]["files"] == 1
+    assert not (file.parent / "g").exists()
+
+
+def test_plan_tells_what_a_run_would_refuse(done: Cli, file: Path) -> None:
+    file.write_text(FILE.replace("full_name: name", "full_name: age"))
+    shown = done("pipeline", "plan", "p.yaml").out
+    assert "node:Person: 1 column fits no property: age; map them, or skip them" in shown
+    assert "node:Person: nothing fills name" in shown
+
+
+def test_a_broken_file_is_told_with_its_place(cli: Cli, file: Path) -> None:
+    file.write_text(FILE.replace("Person:", "Persn:"))
+    for verb in ("run", "validate", "plan"):
+        result = cli("pipeline", verb, "p.yaml")
+        assert result.code == 1
+        assert result.err.splitlines()[:3] == [
+            "error: p.yaml:5:3: the schema has no node type Persn. Did you mean Person?",
+            "  Persn: {path: people.csv, map: {full_name: name}}",
+            "  ^",
+        ]
+        error = cli("pipeline", verb, "p.yaml", "--json").error
+        assert (error["condition"], error["line"], error["column"]) == ("pipeline_file", 5, 3)
+    assert not (file.parent / "g").exists()
+
+
+def test_variables_come_from_the_option_or_the_environment(
+    cli: Cli, done: Cli, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text(FILE.replace("people.csv", "${WHO}.csv"))
+    file.write_text(file.read_text().replace("{path: ${WHO}.csv", '{path: "${WHO}.csv"'))
+    missing = cli("pipeline", "validate", "p.yaml")
+    assert missing.code == 1
+    assert "the variable WHO has no value" in missing.err
+    assert "→ Set WHO in the environment, or give it with --var WHO=VALUE; nothing was written." in missing.err
+    assert done("pipeline", "plan", "p.yaml", "--var", "WHO=people", "--json").json["fits"] is True
+    monkeypatch.setenv("WHO", "people")
+    done("pipeline", "validate", "p.yaml")
+    wrong = cli("pipeline", "validate", "p.yaml", "--var", "WHO")
+    assert wrong.code == 2
+    assert "--var takes NAME=VALUE" in wrong.err
+
+
+def test_steps_of_later_versions_are_wrong_usage(cli: Cli, file: Path) -> None:
+    file.write_text(FILE + "optimize: true\n")
+    result = cli("pipeline", "run", "p.yaml")
+    assert result.code == 2
+    assert result.err.splitlines()[0] == "error: p.yaml:9: optimize after a load is not available in this version."
+    assert result.err.splitlines()[1].startswith("→ Leave optimize out")
