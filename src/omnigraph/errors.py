@@ -17,8 +17,10 @@ OmnigraphError
 │   ├── KeyConflict            a strict insert of an id that exists
 │   ├── UnknownType
 │   ├── UnknownProperty
+│   ├── InvalidFilter          a filter text that can't be understood, or fails on a row
 │   ├── FileUnreadable         a file that a command is to read is missing, forbidden or damaged
-│   └── FileUnwritable         a file that a command is to write can't be written
+│   ├── FileUnwritable         a file that a command is to write can't be written
+│   └── ExportFolderTaken      the folder of an export holds something that is not to be touched
 ├── ConflictError
 │   ├── PreconditionFailed     --if-commit lost (exit code 4)
 │   ├── ReadSetConflict        what the transaction read has changed
@@ -34,11 +36,15 @@ OmnigraphError
 ├── LookupFailed
 │   ├── GraphNotFound, GraphExists
 │   ├── BranchNotFound, BranchExists, BranchInUse, InvalidBranchName
-│   ├── CommitNotFound
+│   ├── CommitNotFound, NoCommitAtThatTime
 │   └── VersionReclaimed       the version existed and cleanup removed it
 ├── EngineError
 │   ├── EngineUnavailable      Spark can't be started or reached
 │   └── TaskFailed             a task of a job failed for no reason that has a name
+├── EmbeddingError
+│   ├── EmbeddingKeyMissing    a provider's key is not in the environment
+│   ├── EmbeddingMismatch      the model or its dimensions are not those that the schema declares
+│   └── EmbeddingFailed        a provider refused, failed in every try, or answered something that is no vector
 └── StorageError               the store failed: disk full, I/O error, access denied, network
 
 `condition` is a contract: stable, searchable, the same in Python, JSON and the docs. Fields are plain JSON values.
@@ -113,17 +119,17 @@ class UnsupportedStore(UsageError):
     remedy_text = "Use a local path, a file:// URI or an s3:// URI."
 
 
-# ---- schema ----------------------------------------------------------------------------------------------------------
-
-
-class SchemaError(OmnigraphError):
-    """Errors of .pg text carry file, line, column, the offending line and a caret under the place."""
-
 class NotAvailable(UsageError):
     condition = "not_available"
     text = "{feature} is not available in this version."
     remedy_text = "{hint}"
 
+
+# ---- schema ----------------------------------------------------------------------------------------------------------
+
+
+class SchemaError(OmnigraphError):
+    """Errors of .pg text carry file, line, column, the offending line and a caret under the place."""
 
     condition = "schema_error"
     text = "{file}:{line}:{column}: {detail}\n{excerpt}"
@@ -144,12 +150,6 @@ class UnsupportedSchemaChange(OmnigraphError):
     remedy_text = "Run `omnigraph schema plan` to see every step, and change the schema file accordingly."
 
 
-# ---- input -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Violation:
-    """One row that breaks one rule. `rule` is stable; `line` is set where the row came from a file.
 # ---- pipeline files --------------------------------------------------------------------------------------------------
 
 
@@ -167,6 +167,12 @@ class PipelineVariableMissing(PipelineFileError):
     remedy_text = "Set {name} in the environment, or give it with --var {name}=VALUE; nothing was written."
 
 
+# ---- input -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One row that breaks one rule. `rule` is stable; `line` is set where the row came from a file.
 
     `source` names the file where there were several.
     """
@@ -211,6 +217,11 @@ class UnknownType(InputError):
     text = "the schema has no {kind} type named {type_name!r}."
     remedy_text = "Run `omnigraph schema show` for the types that exist."
 
+    @property
+    def remedy(self) -> str:
+        suggestion = self.fields.get("suggestion")
+        return super().remedy if suggestion is None else f"Did you mean {suggestion}? {super().remedy}"
+
 
 class UnknownProperty(InputError):
     condition = "unknown_property"
@@ -223,6 +234,15 @@ class UnknownProperty(InputError):
         return super().remedy if suggestion is None else f"Did you mean {suggestion!r}? {super().remedy}"
 
 
+class InvalidFilter(InputError):
+    condition = "invalid_filter"
+    text = "the filter {filter!r} can't be used on {table_key}: {detail}"
+    remedy_text = (
+        "Compare properties with values, as in: age >= 30 AND name = 'Ada'. Text stands in single quotes, a property whose "
+        "name is a word of SQL in backticks."
+    )
+
+
 class FileUnreadable(InputError):
     condition = "file_unreadable"
     text = "{path} can't be read: {detail}"
@@ -233,6 +253,12 @@ class FileUnwritable(InputError):
     condition = "file_unwritable"
     text = "{path} can't be written: {detail}"
     remedy_text = "Check the folder, its permissions and the free space."
+
+
+class ExportFolderTaken(InputError):
+    condition = "export_folder_taken"
+    text = "{path} can't take an export: {detail}"
+    remedy_text = "Name a folder that is empty or does not exist yet, or remove this one first; nothing was written."
 
 
 # ---- conflicts -------------------------------------------------------------------------------------------------------
@@ -364,6 +390,12 @@ class CommitNotFound(LookupFailed):
     remedy_text = "Run `omnigraph commit list` for the commits that exist."
 
 
+class NoCommitAtThatTime(LookupFailed):
+    condition = "no_commit_at_that_time"
+    text = "{branch} had no commit yet at {as_of}; its first one was made at {first}."
+    remedy_text = "Choose a later time: `omnigraph commit list` shows when each commit was made."
+
+
 class VersionReclaimed(LookupFailed):
     condition = "version_reclaimed"
     text = "{table_key} at version {version} existed, and cleanup has removed it."
@@ -392,6 +424,43 @@ class TaskFailed(EngineError):
     remedy_text = (
         "Nothing was changed. Look at the message, and at the executor's log if there is one; then run it again."
     )
+
+
+# ---- embedding -------------------------------------------------------------------------------------------------------
+
+
+class EmbeddingError(OmnigraphError):
+    condition = "embedding_error"
+
+
+class EmbeddingKeyMissing(EmbeddingError):
+    condition = "embedding_key_missing"
+    text = "the embedding provider {provider} needs a key, and {variable} is not set."
+    remedy_text = "Set {variable} in the environment, on a cluster in that of the executors too; nothing was written."
+
+
+class EmbeddingMismatch(EmbeddingError):
+    """`column` is None where a server's answer shows the mismatch."""
+
+    condition = "embedding_mismatch"
+    text = "{column} can't be filled by {provider}: {detail}."
+    remedy_text = (
+        "Choose a provider and a model that fit the schema, or declare another vector property; nothing was written for "
+        "this one."
+    )
+
+    @property
+    def message(self) -> str:
+        shown = {**self.fields, "column": self.fields.get("column") or "the vector"}
+        return self.text.format_map(_Shown(shown))
+
+
+class EmbeddingFailed(EmbeddingError):
+    """`status` is the HTTP status of the last try; None if there was no answer, or one that can't be used."""
+
+    condition = "embedding_failed"
+    text = "the embedding provider {provider} failed with the model {model}: {detail}."
+    remedy_text = "Look at the message; then run the same command again: vectors that were committed are not made twice."
 
 
 # ---- store -----------------------------------------------------------------------------------------------------------

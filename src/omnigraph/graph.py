@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
@@ -21,7 +21,7 @@ from omnigraph.commit.request import Outcome, Request
 from omnigraph.errors import OmnigraphError
 from omnigraph.language.schema.model import Schema
 from omnigraph.results import BranchInfo, CommitInfo, ExportResult, LoadResult, SchemaResult, WriteResult
-from omnigraph.snapshot import Snapshot
+from omnigraph.snapshot import AsOf, Snapshot
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.records import MAIN
@@ -29,12 +29,27 @@ from omnigraph.storage.records import MAIN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
+
     from omnigraph.language.schema.plan import SchemaPlan
+    from omnigraph.pipeline.export import Format
     from omnigraph.pipeline.sources import Source
+    from omnigraph.read import Where
     from omnigraph.transaction import Transaction
     from omnigraph.write.mutate import Rows, Statement
 
 Address = str | os.PathLike[str]
+
+
+class ReadOptions(TypedDict, total=False):
+    """What of a type is read: `limit` counts rows."""
+
+    columns: Sequence[str] | None
+    where: Where | None
+    branch: str
+    commit: str | None
+    as_of: AsOf | None
+    limit: int | None
 
 
 class Graph:
@@ -73,9 +88,39 @@ class Graph:
     def schema(self, branch: str = MAIN) -> Schema:
         return self._manifest.schema(self._manifest.head(branch).schema)
 
-    def snapshot(self, branch: str = MAIN, *, commit: str | None = None) -> Snapshot:
-        """One coherent state: the branch's newest, or that of any commit."""
-        return Snapshot.take(self._door, branch, commit)
+    def snapshot(self, branch: str = MAIN, *, commit: str | None = None, as_of: AsOf | None = None) -> Snapshot:
+        """One coherent state: the branch's newest, that of any commit, or the branch's newest at a time."""
+        return Snapshot.take(self._door, branch, commit, as_of)
+
+    def nodes(self, type_name: str, **options: Unpack[ReadOptions]) -> pa.Table:
+        """Nodes of a type as an Arrow table: `id`, then the properties in the order of the schema.
+
+        `columns` chooses some of them. `where` is a filter text (`"age >= 30 AND name <> 'Ada'"`) or a mapping from
+        properties to the values they must hold, None for null. `branch`, `commit`, `as_of` name the state.
+        """
+        return self._read(type_name, "node", **options).read_all()
+
+    def edges(self, type_name: str, **options: Unpack[ReadOptions]) -> pa.Table:
+        """Edges of a type as an Arrow table: `id`, `src`, `dst`, then the properties. Options as of `nodes`."""
+        return self._read(type_name, "edge", **options).read_all()
+
+    def scan(self, type_name: str, **options: Unpack[ReadOptions]) -> pa.RecordBatchReader:
+        """Nodes or edges of a type, batch by batch, for more than fits in memory. Options as of `nodes`."""
+        return self._read(type_name, None, **options)
+
+    def _read(
+        self,
+        type_name: str,
+        kind: Literal["node", "edge"] | None,
+        *,
+        branch: str = MAIN,
+        commit: str | None = None,
+        as_of: AsOf | None = None,
+        **options: Any,
+    ) -> pa.RecordBatchReader:
+        from omnigraph.read import read_rows
+
+        return read_rows(self.snapshot(branch, commit=commit, as_of=as_of), type_name, kind=kind, **options)
 
     def branches(self) -> list[BranchInfo]:
         """All branches, sorted by name."""
@@ -190,16 +235,30 @@ class Graph:
 
     def export(
         self,
-        write: Callable[[bytes], Any],
+        to: Callable[[bytes], Any] | Address,
         *,
         branch: str = MAIN,
         commit: str | None = None,
+        as_of: AsOf | None = None,
         types: Sequence[str] | None = None,
+        format: Format = "jsonl",
+        engine: str | None = None,
     ) -> ExportResult:
-        """Write one snapshot as NDJSON records, nodes before edges, in a stable order; `load` takes them back."""
-        from omnigraph.pipeline.export import export_records
+        """Write one snapshot: NDJSON records to a function, nodes before edges, in a stable order; or files into a
+        folder, on Spark or in this process. `load` takes both back.
+        """
+        from omnigraph.pipeline.export import export_records, require_records
 
-        return export_records(self.snapshot(branch, commit=commit), write, types=types)
+        if callable(to):
+            require_records(format=format, engine=engine)
+            return export_records(self.snapshot(branch, commit=commit, as_of=as_of), to, types=types)
+        from omnigraph.pipeline.engine import Engines
+        from omnigraph.pipeline.export_folder import export_folder, folder_location
+
+        out = folder_location(to)
+        snapshot = self.snapshot(branch, commit=commit, as_of=as_of)
+        engines = getattr(self, "_engines", None) or Engines()
+        return export_folder(snapshot, out, engines, format=format, types=types, engine=engine)
 
     # ---- schema ------------------------------------------------------------------------------------------------------
 

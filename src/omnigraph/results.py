@@ -139,9 +139,16 @@ class LoadResult:
 
 @dataclass(frozen=True)
 class ExportResult:
+    """`out` is the folder; None if the records went to the caller. `files` counts its data files."""
+
     branch: str
     commit: str
     rows: Mapping[str, int]
+    format: str = "jsonl"
+    out: str | None = None
+    files: int = 0
+    engine: str = "local"
+    seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "rows": dict(self.rows)}

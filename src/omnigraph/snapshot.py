@@ -1,17 +1,29 @@
-"""One pinned state of a graph: what a reader sees, however long it reads."""
+"""One pinned state of a graph: what a reader sees, however long it reads.
+
+A state is named by nothing (the branch's newest), by a commit, or by a time: `as_of` takes the newest commit of the
+branch that was made not after it. A datetime is exact, in UTC if it has no zone. A text is ISO 8601: a date means the
+end of that day in UTC; a time without a fraction means the end of that second, because that is what listings show.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
+from omnigraph.errors import UsageError
+from omnigraph.history import newest_at
 from omnigraph.language.schema.model import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+AsOf = datetime | date | str
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_US, _SECOND_US = 86_400_000_000, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -32,7 +44,11 @@ class Snapshot:
     view: View
 
     @staticmethod
-    def take(door: Door, branch: str, commit: str | None) -> Snapshot:
+    def take(door: Door, branch: str, commit: str | None, as_of: AsOf | None = None) -> Snapshot:
+        if as_of is not None:
+            if commit is not None:
+                raise UsageError(detail="a state is named by a commit or by a time (as_of), not by both.")
+            commit = newest_at(door.manifest, branch, moment_us=moment_us(as_of), told=str(as_of))
         view = door.view(branch) if commit is None else door.view_at(branch, commit)
         return Snapshot(
             branch=branch,
@@ -76,3 +92,32 @@ class Snapshot:
             "internal_schema_version": self.internal_schema_version,
             "tables": [asdict(t) for t in self.tables()],
         }
+
+
+def moment_us(as_of: AsOf) -> int:
+    """The last microsecond since 1970 that `as_of` means; UsageError if it is no time."""
+    if isinstance(as_of, datetime):
+        return _us(as_of)
+    if isinstance(as_of, date):
+        return _end_of_day_us(as_of)
+    text = as_of.strip() if isinstance(as_of, str) else ""
+    try:
+        return _end_of_day_us(date.fromisoformat(text))
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        detail = f"{as_of!r} is no time; give it as 2026-01-31, 2026-01-31T12:00:00 (UTC) or 2026-01-31T12:00:00+01:00."
+        raise UsageError(detail=detail) from error
+    is_exact = "." in text or "," in text
+    return _us(moment) if is_exact else _us(moment) + _SECOND_US - 1
+
+
+def _us(moment: datetime) -> int:
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+def _end_of_day_us(day: date) -> int:
+    return (day.toordinal() - _EPOCH.toordinal() + 1) * _DAY_US - 1

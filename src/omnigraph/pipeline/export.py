@@ -7,15 +7,17 @@ id, so that entities without a key and edges keep theirs. Memory: the ids of one
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.errors import UsageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.results import ExportResult
 from omnigraph.snapshot import Snapshot
@@ -23,23 +25,43 @@ from omnigraph.storage.columns import arrow_schema
 from omnigraph.storage.table import reading
 
 BATCH_ROWS = 4096
+Format = Literal["jsonl", "parquet", "csv", "lance"]
 
 
 def export_records(
     snapshot: Snapshot, write: Callable[[bytes], Any], *, types: Sequence[str] | None = None
 ) -> ExportResult:
-    wanted = None if types is None else {snapshot.view.type(name).name for name in types}
+    started = time.monotonic()
     counts: dict[str, int] = {}
-    for t in sorted(snapshot.schema.types(), key=lambda t: (t.kind != "node", t.name)):
-        if wanted is not None and t.name not in wanted:
-            continue
+    for t in chosen_types(snapshot, types):
         count = 0
         for batch in _in_order(snapshot, t):
-            lines = [orjson.dumps(_record(t, row), default=_plain) for row in batch.to_pylist()]
-            write(b"\n".join(lines) + b"\n")
-            count += len(lines)
+            write(record_lines(t, batch))
+            count += batch.num_rows
         counts[t.key] = count
-    return ExportResult(branch=snapshot.branch, commit=snapshot.commit, rows=counts)
+    seconds = round(time.monotonic() - started, 3)
+    return ExportResult(branch=snapshot.branch, commit=snapshot.commit, rows=counts, seconds=seconds)
+
+
+def require_records(*, format: str, engine: str | None) -> None:
+    """A stream of records is one thing after another: JSON lines, from this process."""
+    if format != "jsonl":
+        raise UsageError(detail=f"the format {format} is written into a folder; a stream carries jsonl.")
+    if engine == "spark":
+        raise UsageError(detail="a stream comes from this process; Spark writes into a folder.")
+
+
+def chosen_types(snapshot: Snapshot, types: Sequence[str] | None) -> list[EntityType]:
+    """The types to export, nodes before edges, by name: all of them, or those that are named."""
+    wanted = None if types is None else {snapshot.view.type(name).name for name in types}
+    found = sorted(snapshot.schema.types(), key=lambda t: (t.kind != "node", t.name))
+    return [t for t in found if wanted is None or t.name in wanted]
+
+
+def record_lines(t: EntityType, rows: pa.Table) -> bytes:
+    """Rows as records, one line each; `rows` is not empty."""
+    lines = [orjson.dumps(_record(t, row), default=json_default) for row in rows.to_pylist()]
+    return b"\n".join(lines) + b"\n"
 
 
 def _in_order(snapshot: Snapshot, t: EntityType) -> Iterator[pa.Table]:
@@ -63,7 +85,7 @@ def _record(t: EntityType, row: dict[str, Any]) -> dict[str, Any]:
     return {"edge": t.name, "from": row["src"], "to": row["dst"], "data": {"id": row["id"], **data}}
 
 
-def _plain(value: Any) -> Any:
+def json_default(value: Any) -> Any:
     """What JSON has no form for: bytes as base64, times in ISO form with milliseconds."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
