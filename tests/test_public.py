@@ -24,6 +24,7 @@ LAYERS = (
     {"write", "branch"},
     {"pipeline"},
     {"graph", "create", "transaction"},
+    {"demo"},
     {"cli"},
 )
 

@@ -98,7 +98,7 @@ engine: spark
 """)
     assert (file.graph, file.branch, file.from_branch) == ("s3://bucket/people", "2024", "main")
     assert file.data == ("/data/extra/*.jsonl", "s3://bucket/more.jsonl.gz")
-    assert file.embed == (Embed("Person", "v", "local", 64, 1000), Embed())
+    assert file.embed == (Embed("Person", "v", "local", batch=64, commit_every=1000), Embed())
     assert (file.optimize, file.cleanup, file.engine) == (False, {"keep": 10, "older_than": "7d"}, "spark")
 
 

@@ -7,6 +7,7 @@
     load      one of them, large enough for a module
     pipeline  verbs on pipeline files
     direct    verbs on storage itself: init, schema plan
+    demo      the demo
     local     verbs that touch no graph: version
     target    addressing: from a URI or --store to the graph
     files     reading and writing of files beside the graph

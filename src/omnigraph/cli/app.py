@@ -12,7 +12,7 @@ from typing import Any
 from typer import Context, Typer, echo
 from typer.core import TyperCommand
 
-from omnigraph.cli import data, direct, load, local, pipeline
+from omnigraph.cli import data, demo, direct, load, local, pipeline
 
 
 @dataclass(frozen=True)
@@ -173,6 +173,13 @@ def build() -> Typer:
             groups[group] = _group(GROUPS[group], f"Run `omnigraph {group} COMMAND --help` for examples.")
             app.add_typer(groups[group], name=group)
         groups[group].command(
+    Verb(
+        "demo",
+        "[OPTIONS]",
+        "Show what omnigraph does, on made-up data.",
+        demo.demo,
+        ("omnigraph demo", "omnigraph demo --scale 0.1 --keep ./demo"),
+    ),
             name,
             cls=_Command,
             short_help=verb.short,

@@ -202,9 +202,17 @@ def _load(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> LoadR
 def _embed(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> Iterator[Any]:
     """Step 5."""
     for step in file.embed:
-        given = {"provider": step.provider, "batch": step.batch, "commit_every": step.commit_every}
-        options = {name: value for name, value in given.items() if value is not None}
-        yield graph.embed(type_name=step.type_name, property=step.property, branch=file.branch, **options)
+        yield graph.embed(
+            step.type_name,
+            step.property,
+            provider=step.provider,
+            model=step.model,
+            batch=step.batch,
+            commit_every=step.commit_every,
+            rate_per_minute=step.rate_per_minute,
+            branch=file.branch,
+            engines=engines,
+        )
 
 
 # ---- help ------------------------------------------------------------------------------------------------------------

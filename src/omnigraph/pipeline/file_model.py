@@ -27,6 +27,7 @@ KEYS = (
     *("graph", "schema", "branch", "from", "mode", "on_error", "quarantine", "sources", "nodes", "edges", "data"),
     *("embed", "optimize", "cleanup", "engine"),
 )
+EMBED_KEYS = ("type", "property", "provider", "model", "batch", "commit_every", "rate_per_minute")
 _VIEW_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -81,8 +82,10 @@ class Embed:
     type_name: str | None = None
     property: str | None = None
     provider: str | None = None
+    model: str | None = None
     batch: int | None = None
     commit_every: int | None = None
+    rate_per_minute: int | None = None
     place: Place = field(default=Place(1, 1), compare=False, repr=False)
 
 
@@ -248,15 +251,17 @@ class _Reader:
         )
 
     def _embed(self, value: Value) -> Embed | None:
-        fields = self._mapping(value, "an embed step", ("type", "property", "provider", "batch", "commit_every"))
+        fields = self._mapping(value, "an embed step", EMBED_KEYS)
         if "property" in fields and "type" not in fields:
             self._note(fields["property"].place, "a property to embed needs the type that has it.")
         return Embed(
             type_name=self._text(fields, "type"),
             property=self._text(fields, "property"),
             provider=self._text(fields, "provider"),
+            model=self._text(fields, "model"),
             batch=self._positive(fields, "batch"),
             commit_every=self._positive(fields, "commit_every"),
+            rate_per_minute=self._positive(fields, "rate_per_minute"),
             place=value.place,
         )
 
@@ -339,9 +344,7 @@ class _Reader:
 
     def _texts(self, fields: Mapping[str, Entry], key: str) -> dict[str, str]:
         """A mapping of texts; true and numbers are texts as they are written, which is what readers take."""
-        if key not in fields:
-            return {}
-        value = fields[key].value
+        value = fields[key].value if key in fields else Value({}, Place(1, 1))
         if not isinstance(value.data, dict):
             self._note(value.place, f"{key} is a mapping of texts, not {_kind(value)}.")
             return {}
@@ -352,9 +355,7 @@ class _Reader:
 
     def _words(self, fields: Mapping[str, Entry], key: str) -> tuple[str, ...]:
         """One text, or a list of them."""
-        if key not in fields:
-            return ()
-        value = fields[key].value
+        value = fields[key].value if key in fields else Value([], Place(1, 1))
         items = value.data if isinstance(value.data, list) else [value]
         return tuple(text for text in (self._text_value(item, f"an item of {key}") for item in items) if text)
 

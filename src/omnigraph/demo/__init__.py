@@ -1,0 +1,7 @@
+"""The demo: a social and content graph made up from a seed, loaded, embedded, broken and healed before your eyes.
+
+words      names, topics and sentences: enough for texts that search can tell apart
+generate   the files of a graph of any size, with dirt planted in known numbers
+story      what `omnigraph demo` does with them, step by step
+social.pg, pipeline.yaml   the schema and the pipeline file, written beside the data
+"""

@@ -1,0 +1,234 @@
+"""What `omnigraph demo` does: from files with dirt in them to a graph with vectors that survives a crash.
+
+1. make      the files, from a seed, with a schema and a pipeline file beside them
+2. run       the pipeline file: create, load with quarantine in one commit, embed the posts
+3. check     rows and rejects must be exactly those that were planted
+4. again     the same file once more changes nothing
+5. crash     a writer is killed between its effects and their publication; the next one settles it
+
+Everything lies in one folder that can be removed. A failure of step 3 or 5 is a bug, and an assertion says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import omnigraph as og
+from omnigraph.demo.generate import World, generate
+from omnigraph.errors import UsageError
+from omnigraph.pipeline.file import PipelineResult, run_pipeline
+from omnigraph.pipeline.progress import Watcher
+from omnigraph.pipeline.session import SparkSettings
+
+HERE = Path(__file__).parent
+MARK = ".omnigraph-demo"
+"""A file that says: this folder was made by a demo, and a demo may replace what it made."""
+MADE = ("graph", "follows", *("people.csv", "companies.csv", "works_at.csv", "posts.jsonl", "likes.parquet"))
+REASONS = {
+    "cardinality": "a second job, where the schema allows one",
+    "endpoint": "an edge to or from a node that is not there",
+    "enum": "a value that the enum does not have",
+    "key": "a key that is given twice",
+    "null": "a required value that is missing",
+    "range": "a number outside its range",
+    "record": "a line that is no JSON",
+    "type": "a value of another type",
+    "unique": "an e-mail that somebody else has",
+    "unknown_field": "a field that the schema does not have",
+}
+
+CRASH = """
+import os, signal, sys
+import omnigraph as og
+
+def kill_before_publishing(phase):
+    if phase == "publish":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+graph = og.open(sys.argv[1], observer=kill_before_publishing)
+graph.insert(
+    {
+        "Person": [{"handle": "unlucky", "name": "Unlucky", "email": "unlucky@example.org", "joined": "2026-01-01"}],
+        "Follows": [{"from": "unlucky", "to": sys.argv[2]}],
+    },
+    actor="unlucky",
+)
+"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What happened, for programs. Times are seconds."""
+
+    folder: str
+    graph: str
+    scale: float
+    seed: int
+    rows: Mapping[str, int]
+    rejected_by_rule: Mapping[str, int]
+    vectors: int
+    input_bytes: int
+    seconds: Mapping[str, float]
+    healed: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "seconds": {k: round(v, 3) for k, v in self.seconds.items()}}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Who watches and what runs: the same as for any pipeline."""
+
+    say: Callable[[str], None]
+    watch: Callable[[], Any]
+    """Makes a context manager that gives a Watcher."""
+    engine: str | None = None
+    settings: SparkSettings | None = None
+
+
+def prepare_folder(folder: str) -> None:
+    """An empty folder, or one of an earlier demo, emptied of what that one made. UsageError for any other."""
+    if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, MARK)):
+        raise UsageError(detail=f"{folder} is not empty and no demo made it; name a new folder with --keep.")
+    os.makedirs(folder, exist_ok=True)
+    for name in MADE:
+        path = os.path.join(folder, name)
+        shutil.rmtree(path) if os.path.isdir(path) else Path(path).unlink(missing_ok=True)
+    Path(folder, MARK).write_text("made by `omnigraph demo`; may be removed\n")
+
+
+def tell(folder: str, *, scale: float, seed: int, stage: Stage) -> Report:
+    """The whole story, in a folder that `prepare_folder` made ready."""
+    times: dict[str, float] = {}
+    world = _make(folder, scale, seed, stage, times)
+    first = _run(folder, world, stage, times)
+    again = _again(folder, stage, times)
+    assert again.load is not None
+    with og.open(os.path.join(folder, "graph"), actor="demo") as graph:
+        healed = _crash(graph, stage, times)
+        vectors = sum(sum(step.embedded.values()) for step in first.embed)
+        assert first.load is not None
+        return Report(
+            folder=folder,
+            graph=graph.uri,
+            scale=scale,
+            seed=seed,
+            rows=world.rows,
+            rejected_by_rule=first.load.rejected_by_rule,
+            vectors=vectors,
+            input_bytes=world.size_bytes,
+            seconds=times,
+            healed=healed,
+        )
+
+
+def _make(folder: str, scale: float, seed: int, stage: Stage, times: dict[str, float]) -> World:
+    stage.say("1. Files, made up from a seed: people, companies, posts, who follows and likes what.")
+    began = time.monotonic()
+    world = generate(folder, scale=scale, seed=seed)
+    for name in ("social.pg", "pipeline.yaml"):
+        shutil.copyfile(HERE / name, os.path.join(folder, name))
+    times["make"] = time.monotonic() - began
+    dirty = sum(world.rejects.values())
+    stage.say(
+        f"   {world.edges:,} edges and {sum(world.rows.values()) - world.edges:,} nodes, as CSV, Parquet and JSON"
+    )
+    stage.say(f"   lines, {world.size_bytes / 2**20:.0f} MiB; {dirty:,} rows among them are broken on purpose")
+    return world
+
+
+def _run(folder: str, world: World, stage: Stage, times: dict[str, float]) -> PipelineResult:
+    stage.say("\n2. omnigraph pipeline run pipeline.yaml: check all of it, load what is sound, embed the posts.")
+    with stage.watch() as watcher:
+        result = _pipeline(folder, stage, watcher)
+    assert result.load is not None
+    embedding = sum(step.seconds for step in result.embed)
+    times |= {"load": result.seconds - embedding, "embed": embedding}
+    with og.open(result.graph) as graph:
+        tables = {t.table_key: t.rows for t in graph.snapshot().tables()}
+    assert tables == dict(world.rows), f"the graph holds {tables}, and {dict(world.rows)} were good"
+    assert dict(result.load.rejected_by_rule) == dict(world.rejects), (
+        f"rejected were {dict(result.load.rejected_by_rule)}, planted were {dict(world.rejects)}"
+    )
+    for key, rows in tables.items():
+        stage.say(f"   {key:<16}{rows:>12,}")
+    stage.say(f"   loaded in {times['load']:.1f} s, all types in one commit; {len(result.embed)} embedding step(s):")
+    for step in result.embed:
+        stage.say(f"   {step}, {step.seconds:.1f} s")
+    stage.say("\n3. What was broken was put aside, each row with its file, line, rule and reason. All of it was found:")
+    for rule, count in sorted(result.load.rejected_by_rule.items(), key=lambda item: -item[1]):
+        stage.say(f"   {count:>6,}  {rule:<14}{REASONS[rule]}")
+    return result
+
+
+def _again(folder: str, stage: Stage, times: dict[str, float]) -> PipelineResult:
+    stage.say("\n4. The same file once more. Nothing is new, so nothing changes and no commit is made.")
+    with stage.watch() as watcher:
+        result = _pipeline(folder, stage, watcher)
+    times["again"] = result.seconds
+    assert result.load is not None
+    assert result.load.commit is None, f"a second run changed {result.load}"
+    stage.say(f"   compared in {result.seconds:.1f} s")
+    return result
+
+
+def _crash(graph: og.Graph, stage: Stage, times: dict[str, float]) -> str:
+    stage.say("\n5. A writer is killed in the worst moment: its tables are written, its commit is not published.")
+    before = graph.snapshot().count("Person")
+    someone = graph.snapshot().read("Person", columns=["handle"]).column("handle")[0].as_py()
+    died = subprocess.run([sys.executable, "-c", CRASH, graph.uri, someone], check=False, capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died
+    assert graph.snapshot().count("Person") == before
+    stage.say(f"   killed. Readers still see {before:,} people, and every table as it was.")
+    began = time.monotonic()
+    graph.upsert({"Tag": [{"name": "resilience"}]})
+    times["heal"] = time.monotonic() - began
+    recovered = [c for c in graph.commits(limit=3) if c.recovery is not None]
+    assert recovered, "nobody settled what the dead writer left"
+    assert graph.snapshot().count("Person") == before + 1
+    outcome = str(recovered[0].recovery["outcome"]).replace("_", " ") if recovered[0].recovery else ""
+    stage.say(f"   The next writer found it and settled it on its way ({outcome}), in {times['heal'] * 1000:.0f} ms.")
+    return outcome
+
+
+def _pipeline(folder: str, stage: Stage, watcher: Watcher) -> PipelineResult:
+    return run_pipeline(
+        os.path.join(folder, "pipeline.yaml"),
+        engine=stage.engine,
+        settings=stage.settings,
+        watcher=watcher,
+        actor="demo",
+    )
+
+
+def summary(report: Report, *, kept: bool) -> list[str]:
+    """The last words: what was shown, and where to go from here."""
+    edges = sum(count for key, count in report.rows.items() if key.startswith("edge:"))
+    lines = [
+        "",
+        f"Done in {sum(report.seconds.values()):.0f} s. You have seen a graph database without a server:",
+        f"  {edges:,} edges from {report.input_bytes / 2**20:.0f} MiB of files became one commit, seen whole or not;",
+        f"  {sum(report.rejected_by_rule.values()):,} broken rows were found by the schema: none got in, none is lost;",
+        f"  {report.vectors:,} posts got a vector from a model that runs on this machine;",
+        "  running it again changed nothing; a killed writer left nothing broken.",
+    ]
+    if kept:
+        lines += [
+            f"Look around in {report.folder}:",
+            f"  omnigraph snapshot {report.graph}",
+            f"  omnigraph commit list {report.graph}",
+            f"  omnigraph pipeline plan {os.path.join(report.folder, 'pipeline.yaml')}",
+            f"  head {os.path.join(report.folder, 'rejects.jsonl')}",
+        ]
+    else:
+        lines.append("Keep it to look around: omnigraph demo --keep FOLDER")
+    return lines
