@@ -22,6 +22,7 @@ from omnigraph.storage import lancefs
 from omnigraph.storage.columns import arrow_schema, physical_columns
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest import quote
+from omnigraph.storage.marks import mark_fields
 from omnigraph.storage.records import Pin
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _HANDLES_MOST = 256
 
 def storage_schema(t: EntityType) -> pa.Schema:
     """The columns as Lance stores them: properties are nullable there, because the graph's own rules are checked
-    above.
+    above. The hidden marks of vectors come last.
     """
     from lance import blob_field
 
@@ -45,14 +46,15 @@ def storage_schema(t: EntityType) -> pa.Schema:
             fields.append(blob_field(field.name))
         else:
             fields.append(field.with_nullable(field.name not in physical_columns(t)))
-    return pa.schema(fields)
+    return pa.schema([*fields, *mark_fields(t)])
 
 
 def to_storage(rows: pa.Table, t: EntityType) -> pa.Table:
-    """Rows of `arrow_schema(t)` in the form that Lance stores."""
+    """Rows of `arrow_schema(t)` in the form that Lance stores, with marks of vectors where the rows carry them."""
     from lance import blob_array
 
-    shape = storage_schema(t)
+    hidden = {field.name for field in mark_fields(t)} - set(rows.column_names)
+    shape = pa.schema([field for field in storage_schema(t) if field.name not in hidden])
     columns = []
     for field in shape:
         column = rows[field.name]
@@ -175,7 +177,7 @@ def scan(table: LanceDataset, t: EntityType, columns: Sequence[str]) -> pa.Recor
 
 
 def result_schema(t: EntityType, columns: Sequence[str]) -> pa.Schema:
-    shape = arrow_schema(t)
+    shape = pa.schema([*arrow_schema(t), *mark_fields(t)])
     rows = [pa.field(c, pa.uint64()) for c in ROW_COLUMNS]
     return pa.schema([*(shape.field(c).with_nullable(True) for c in columns), *rows])
 

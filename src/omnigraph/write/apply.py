@@ -22,7 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.commit.stage import TableWork, View, fold_step, work_on
+from omnigraph.storage.marks import marked_properties
 from omnigraph.storage.table import result_schema
+from omnigraph.write.carry import carried_columns, carry
 from omnigraph.write.delta import TypeDelta, flat
 
 
@@ -93,9 +95,11 @@ def _exchange(view: View, delta: TypeDelta) -> _Worked:
 
 def _change(view: View, delta: TypeDelta) -> _Worked:
     t = delta.type
-    known = result_schema(t, ["id"]).empty_table()
+    stored = view.open(t).schema.names if marked_properties(t) else []
+    columns = list(dict.fromkeys(["id", *carried_columns(t, stored)]))
+    known = result_schema(t, columns).empty_table()
     if view.count(t):
-        known = view.find(t, "id", pa.concat_arrays([delta.ids, delta.deleted.cast(pa.string())]), ["id"])
+        known = view.find(t, "id", pa.concat_arrays([delta.ids, delta.deleted.cast(pa.string())]), columns)
     position = pc.index_in(delta.ids, value_set=flat(known["id"]))
     is_new = pc.is_null(position)
     fresh = delta.rows.filter(is_new)
@@ -114,6 +118,7 @@ def _change(view: View, delta: TypeDelta) -> _Worked:
         addresses = pa.concat_arrays([flat(matched["_rowaddr"]), flat(gone["_rowaddr"])])
         touched = set(np.unique(addresses.to_numpy() >> np.uint64(32)).tolist())
         if old.num_rows:
+            old = carry(t, matched, old, stored)
             steps.append(editor.replace(old, row_ids=flat(matched["_rowid"]), addresses=addresses))
         else:
             steps.append(editor.delete(addresses))

@@ -24,6 +24,7 @@ from omnigraph.language.schema.plan import SchemaPlan, plan_changes
 from omnigraph.language.schema.steps import AddProperty, AddType, DropProperty, DropType, PropertyStep, RenameProperty
 from omnigraph.storage import reshape
 from omnigraph.storage.create import create_table
+from omnigraph.storage.marks import mark_column, source_of
 from omnigraph.storage.table import storage_schema
 from omnigraph.write.rows import value_array
 
@@ -104,6 +105,11 @@ def _reshape(view: View, old: EntityType, new: EntityType, steps: list[PropertyS
     pin, handle, _ = work_on(view, old)
     filled = [s for s in adds if s.backfill is not None] if handle.count_rows() else []
     plain = [storage_schema(new).field(s.property_name) for s in adds if s not in filled]
+    # The hidden marks of embedded vectors come and go with their vectors.
+    added = [new.by_name[s.property_name] for s in adds]
+    plain += [storage_schema(new).field(mark_column(p)) for p in added if source_of(p) is not None]
+    marks = [mark_column(p) for p in old.properties if p.name in drops]
+    drops += [name for name in marks if name in handle.schema.names]
     first: tuple[Transaction, ...] = ()
     later: list[Callable[[LanceDataset], Transaction]] = []
     if filled:

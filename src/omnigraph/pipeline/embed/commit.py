@@ -1,0 +1,216 @@
+"""The operations of embed: publish staged vectors on whatever state the branch has by now.
+
+`PublishVectors.prepare`, on any view:
+
+1. home     a staged part is at home if its fragment still has the file that the texts were read from: its rows are
+            where they were, except those that others replaced, which are deleted there
+2. rescue   parts without a home (their rows were folded or compacted away): rows of fragments that are new since are
+            looked through, and those whose text has the digest of a staged vector get it; no provider is asked
+3. write    one file per fragment with its new vectors, kept for the next preparation as long as the fragment's files
+            stay as they are
+4. commit   one exchange of column files per property, as steps of the table's work
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from omnigraph.commit.stage import Prepared, TableWork, View, work_on
+from omnigraph.pipeline.bulk.staging import Staging
+from omnigraph.pipeline.embed import work
+from omnigraph.pipeline.embed.plan import Unit
+from omnigraph.pipeline.runner import Runner
+from omnigraph.storage import reshape
+from omnigraph.storage.columnwise import ColumnFile, base_of, exchange
+from omnigraph.storage.marks import MARK_TYPE
+from omnigraph.storage.records import Pin
+
+if TYPE_CHECKING:
+    from lance import LanceDataset, Transaction
+
+WRITE_ROWS = 50_000
+"""How many new vectors one task writes, at least one fragment."""
+Base = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A staged file: vectors of rows of one fragment, read from one file of texts."""
+
+    fragment: int
+    name: str
+    rows: int
+    cleared: int
+    source_file: str | None
+
+
+@dataclass
+class Batch:
+    """The staged vectors of one property. `spare` are parts whose rows have moved; their vectors may still be used."""
+
+    unit: Unit
+    surveyed: dict[int, str | None]
+    """The fragments that were looked at, and the file of texts that each had."""
+    deletions: dict[int, Any]
+    parts: list[Part]
+    spare: list[str] = field(default_factory=list)
+    files: dict[tuple[int, Base, tuple[str, ...]], ColumnFile] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class AddMarks:
+    """Give tables from before the hidden columns that marks are written to."""
+
+    units: Sequence[Unit]
+    kind: str = "embed"
+    quick: bool = True
+
+    def scope(self, view: View) -> frozenset[str]:
+        return frozenset(u.type_id for u in self.units if u.type_id in view.pins)
+
+    def prepare(self, view: View) -> Prepared:
+        tables: dict[str, TableWork] = {}
+        for type_id in sorted(self.scope(view)):
+            t = view.schema.by_id[type_id]
+            missing = sorted({u.mark for u in self.units if u.type_id == type_id} - set(view.open(t).schema.names))
+            if missing:
+                pin, handle, _ = work_on(view, t)
+                tables[type_id] = TableWork(
+                    pin=pin, source=view.pins[type_id], steps=(), later=(_adding(missing),), handle=handle
+                )
+        return Prepared(view=view, tables=tables, summary={"embedded": {}})
+
+
+def _adding(names: Sequence[str]) -> Callable[[LanceDataset], Transaction]:
+    return lambda table: reshape.add_nullable(table, [pa.field(name, MARK_TYPE) for name in names])
+
+
+@dataclass(eq=False)
+class PublishVectors:
+    batches: Sequence[Batch]
+    runner: Runner
+    staging: Staging
+    everything: bool
+    kind: str = "embed"
+    quick: bool = False
+
+    def scope(self, view: View) -> frozenset[str]:
+        return frozenset(b.unit.type_id for b in self.batches if b.unit.type_id in view.pins)
+
+    def prepare(self, view: View) -> Prepared:
+        tables: dict[str, TableWork] = {}
+        embedded: dict[str, int] = {}
+        cleared: dict[str, int] = {}
+        for type_id in sorted(self.scope(view)):
+            named = [(b, b.unit.named_as(view.schema)) for b in self.batches if b.unit.type_id == type_id]
+            mine = [(b, unit) for b, unit in named if unit is not None]
+            table = view.open(view.schema.by_id[type_id])
+            for batch, unit in mine:
+                self._settle(batch, unit, view.pins[type_id], table)
+            mine = [(b, unit) for b, unit in mine if b.parts]
+            if not mine:
+                continue
+            tables[type_id] = self._work(view, type_id, mine)
+            for batch, unit in mine:
+                counts = self._counts(batch, table)
+                for of, count in zip((embedded, cleared), counts, strict=True):
+                    if count:
+                        of[unit.table_key] = of.get(unit.table_key, 0) + count
+        models = {b.unit.column: b.unit.choice.model for b in self.batches}
+        told = {"embedded": embedded, "cleared": cleared}
+        return Prepared(view=view, tables=tables, summary={**told, "models": models}, result=told)
+
+    def _settle(self, batch: Batch, unit: Unit, pin: Pin, table: LanceDataset) -> None:
+        """Steps 1 and 2: afterwards every part of the batch is at home in this version."""
+        homes = {f.fragment_id: (base_of(table, f.fragment_id, [unit.source]) or (None,))[0] for f in _fragments(table)}
+        lost = [p for p in batch.parts if homes.get(p.fragment, "") != p.source_file]
+        if not lost:
+            return
+        batch.parts = [p for p in batch.parts if p not in lost]
+        batch.spare += [p.name for p in lost]
+        known = {p.fragment for p in batch.parts}
+        fresh = [n for n, file in homes.items() if n not in known and batch.surveyed.get(n, "") != file]
+        tasks = [
+            {
+                **work.place(self.staging.location, pin),
+                "unit": unit.to_json(),
+                "staging": self.staging.to_json(),
+                "everything": self.everything,
+                "chunks": [[number, 0, table.get_fragment(number).count_rows()]],
+                "interval_s": 0.0,
+                "known": batch.spare,
+                "only_known": True,
+            }
+            for number in fresh
+        ]
+        for found in self.runner.run("omnigraph.pipeline.embed.work:embed_chunks", tasks, stage="finding moved rows"):
+            batch.parts += [Part(**p) for p in found["parts"]]
+
+    def _work(self, view: View, type_id: str, mine: Sequence[tuple[Batch, Unit]]) -> TableWork:
+        """Steps 3 and 4, on the line of the table that this branch may write."""
+        pin, handle, _ = work_on(view, view.schema.by_id[type_id])
+        later = [_exchanging(pin, self._files(batch, unit, pin, handle)) for batch, unit in mine]
+        return TableWork(pin=pin, source=view.pins[type_id], steps=(), later=tuple(later), handle=handle)
+
+    def _files(self, batch: Batch, unit: Unit, pin: Pin, table: LanceDataset) -> list[ColumnFile]:
+        by_fragment: dict[int, list[Part]] = {}
+        for part in batch.parts:
+            by_fragment.setdefault(part.fragment, []).append(part)
+        keys: dict[int, tuple[int, Base, tuple[str, ...]]] = {}
+        for number, parts in by_fragment.items():
+            base = base_of(table, number, [unit.source, unit.vector, unit.mark])
+            assert base is not None
+            keys[number] = (number, base, tuple(p.name for p in parts))
+        missing = [n for n in by_fragment if keys[n] not in batch.files]
+        tasks = [
+            {
+                **work.place(self.staging.location, pin),
+                "unit": unit.to_json(),
+                "staging": self.staging.to_json(),
+                "fragments": [[n, list(keys[n][2])] for n in group],
+            }
+            for group in _grouped(missing, {n: sum(p.rows for p in parts) for n, parts in by_fragment.items()})
+        ]
+        for found in self.runner.run("omnigraph.pipeline.embed.work:write_files", tasks, stage="writing vectors"):
+            for body in found["files"]:
+                made = ColumnFile.of(body)
+                batch.files[keys[made.fragment]] = made
+        return [batch.files[key] for key in keys.values()]
+
+    def _counts(self, batch: Batch, table: LanceDataset) -> tuple[int, int]:
+        """Rows that get a vector and rows that lose theirs, without those that others have deleted meanwhile."""
+        embedded = cleared = 0
+        for part in batch.parts:
+            deletion = table.get_fragment(part.fragment).metadata.to_json().get("deletion_file")
+            if batch.deletions.get(part.fragment, "none") == deletion:
+                embedded, cleared = embedded + part.rows, cleared + part.cleared
+                continue
+            staged = self.staging.get_table(part.name, ["_rowaddr", "mark"])
+            alive = staged.filter(pa.array(work.live_rows(table, part.fragment, staged["_rowaddr"])))
+            embedded += alive.num_rows - alive["mark"].null_count
+            cleared += alive["mark"].null_count
+        return embedded, cleared
+
+
+def _fragments(table: LanceDataset) -> Sequence[Any]:
+    return list(table.get_fragments())
+
+
+def _exchanging(pin: Pin, files: Sequence[ColumnFile]) -> Callable[[LanceDataset], Transaction]:
+    return lambda table: exchange(pin, table, files)
+
+
+def _grouped(numbers: Sequence[int], rows: dict[int, int]) -> list[list[int]]:
+    found: list[list[int]] = []
+    size = 0
+    for number in numbers:
+        if not found or size + rows[number] > WRITE_ROWS:
+            found.append([])
+            size = 0
+        found[-1].append(number)
+        size += rows[number]
+    return found

@@ -1,0 +1,66 @@
+"""The local provider: a small static model that is in an installed package. Offline, free, the same on every machine.
+
+Vectors have unit length, as those of the other providers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from omnigraph.errors import EmbeddingFailed
+from omnigraph.pipeline.embed.provider import Choice, checked
+
+GROUP_MOST = 64
+GROUP_CHARACTERS_MOST = 200_000
+
+
+class LocalProvider:
+    name = "local"
+
+    def __init__(self, choice: Choice) -> None:
+        self.model = choice.model
+        self.dimensions = choice.dimensions
+        self._choice = choice
+        self._loaded = _model(choice.dimensions)
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        sizes = np.array([len(t) for t in texts])
+        found = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        for group in _groups(sizes):
+            found[group] = self._loaded.embed([texts[i] for i in group], batch_size=len(group))
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        found /= np.where(lengths > 0, lengths, 1)
+        return checked(found, count=len(texts), choice=self._choice)
+
+
+def _groups(sizes: np.ndarray) -> Iterator[np.ndarray]:
+    """Texts of about the same length together: the model pads a group to its longest, and holds it in memory whole."""
+    order = np.argsort(sizes, kind="stable")[::-1]
+    start = 0
+    while start < len(order):
+        longest = max(1, int(sizes[order[start]]))
+        count = max(1, min(GROUP_MOST, GROUP_CHARACTERS_MOST // longest))
+        yield order[start : start + count]
+        start += count
+
+
+@lru_cache(maxsize=3)
+def _model(dimensions: int) -> Any:
+    """Loading takes a quarter of a second, so a worker does it once."""
+    try:
+        from pathlib import Path
+
+        import wordllama
+
+        return wordllama.WordLlama.load(
+            cache_dir=Path(wordllama.__file__).parent,
+            trunc_dim=None if dimensions == 256 else dimensions,
+            disable_download=True,
+        )
+    except (ImportError, OSError) as error:
+        detail = f"the model can't be loaded: {error}"
+        raise EmbeddingFailed(provider="local", model="wordllama-l2-supercat", status=None, detail=detail) from error
