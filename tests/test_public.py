@@ -22,7 +22,7 @@ LAYERS = (
     {"commit"},
     {"snapshot", "results", "history"},
     {"write", "branch"},
-    {"pipeline"},
+    {"pipeline", "read"},
     {"graph", "create", "transaction"},
     {"demo"},
     {"cli"},
@@ -44,6 +44,7 @@ def test_the_export_list_is_exactly_this() -> None:
         "errors",
         "init",
         "open",
+        "register",
     ]
     assert all(getattr(omnigraph, name) is not None for name in omnigraph.__all__)
 

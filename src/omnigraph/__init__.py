@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.create import init_graph as init
     from omnigraph.graph import Graph
     from omnigraph.graph import open_graph as open
+    from omnigraph.pipeline.datasource import register
     from omnigraph.results import BranchInfo, CommitInfo, ExportResult, LoadResult, SchemaResult, WriteResult
     from omnigraph.snapshot import Snapshot
     from omnigraph.transaction import Transaction
@@ -39,6 +40,7 @@ __all__ = [
     "errors",
     "init",
     "open",
+    "register",
 ]
 
 _HOMES = {
@@ -47,6 +49,7 @@ _HOMES = {
     "Graph": ("omnigraph.graph", "Graph"),
     "Snapshot": ("omnigraph.snapshot", "Snapshot"),
     "Transaction": ("omnigraph.transaction", "Transaction"),
+    "register": ("omnigraph.pipeline.datasource", "register"),
     **{
         name: ("omnigraph.results", name)
         for name in ("BranchInfo", "CommitInfo", "ExportResult", "LoadResult", "SchemaResult", "WriteResult")
