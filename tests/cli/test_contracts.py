@@ -116,7 +116,18 @@ def test_export_to_a_file(done: Cli, graph: Path) -> None:
     head = done("snapshot", graph, "--json").json["commit"]
     document = done("export", graph, "--out", "all.jsonl", "--json").json
     rows = {"node:Person": 2, "edge:Knows": 1}
-    assert document == {"branch": "main", "commit": head, "rows": rows, "out": "all.jsonl"}
+    assert document.pop("seconds") >= 0
+    told = {"format": "jsonl", "out": "all.jsonl", "files": 1, "engine": "local"}
+    assert document == {"branch": "main", "commit": head, "rows": rows, **told}
+
+
+def test_export_to_a_folder(done: Cli, graph: Path) -> None:
+    head = done("snapshot", graph, "--json").json["commit"]
+    document = done("export", graph, "--out", "all", "--format", "parquet", "--engine", "local", "--json").json
+    rows = {"node:Person": 2, "edge:Knows": 1}
+    assert document.pop("seconds") >= 0
+    told = {"format": "parquet", "out": str(graph.parent / "all"), "files": 2, "engine": "local"}
+    assert document == {"branch": "main", "commit": head, "rows": rows, **told}
 
 
 def test_version(done: Cli) -> None:

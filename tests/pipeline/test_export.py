@@ -198,6 +198,26 @@ def test_csv_tells_null_from_empty_and_writes_lists_vectors_and_blobs_as_text(gr
     assert tags == {"n1": ["x", "y"], "n2": [], "n3": None, "": ['a,"b"', "c\nd"]}
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_exported_into_a_folder_loads_into_an_equal_graph(
+    graph: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: Format
+) -> None:
+    worn(graph)
+    small_files(monkeypatch)
+    out = tmp_path / "out"
+    folder_of(graph, out, format=format)
+    copy = og.init(tmp_path / "copy", (out / "schema.pg").read_text())
+    if format == "jsonl":
+        copy.load(f"{out}/*/*/*.jsonl", mode="append", engine="local")
+    else:
+        ending = ".lance" if format == "lance" else f"/*.{format}"
+        tables = {name: f"{out}/nodes/{name}{ending}" for name in ("Person", "Note")}
+        copy.load(nodes=tables, edges={"Knows": f"{out}/edges/Knows{ending}"}, mode="append", engine="local")
+    assert exported(copy) == exported(graph)
+    for name in ("Person", "Note", "Knows"):
+        assert rows_of(copy.snapshot().read(name)) == rows_of(graph.snapshot().read(name))
+
+
 @pytest.mark.parametrize("format", FILES)
 def test_the_same_snapshot_gives_the_same_bytes(
     graph: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: Format

@@ -3,11 +3,12 @@
     main      arguments in, exit code out: runs the verb, prints its answer or its failure
     app       every verb with its usage and its examples, made into a typer application
     planes    which flags a plane has; what to say about a flag of another plane
-    data      verbs on a graph: export, snapshot, branch, commit, schema show and apply
+    data      verbs on a graph: snapshot, branch, commit, schema show and apply
     load      one of them, large enough for a module
+    export    another one
     pipeline  verbs on pipeline files
-    direct    verbs on storage itself: init, schema plan
     demo      the demo
+    direct    verbs on storage itself: init, schema plan
     local     verbs that touch no graph: version
     target    addressing: from a URI or --store to the graph
     files     reading and writing of files beside the graph

@@ -12,7 +12,7 @@ from typing import Any
 from typer import Context, Typer, echo
 from typer.core import TyperCommand
 
-from omnigraph.cli import data, demo, direct, load, local, pipeline
+from omnigraph.cli import data, demo, direct, embed, export, load, local, pipeline
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,27 @@ VERBS = (
         ),
     ),
     Verb(
-        "export",
+        "embed",
         "URI [OPTIONS]",
-        "Write nodes and edges as JSON lines.",
-        data.export,
+        "Fill vector properties from texts.",
+        embed.embed,
         (
-            "omnigraph export ./people > people.jsonl",
-            "omnigraph export ./people --type Person --commit 01JABC… --out person.jsonl.gz",
+            "omnigraph embed ./people",
+            "omnigraph embed ./people --type Post --property vector --provider openai --commit-every 10000",
+            "omnigraph embed s3://bucket/people --provider gemini --rate 100 --engine spark",
         ),
     ),
     Verb(
+        "export",
+        "URI [OPTIONS]",
+        "Write nodes and edges as JSON lines or tables.",
+        export.export,
+        (
+            "omnigraph export ./people > people.jsonl",
+            "omnigraph export ./people --type Person --commit 01JABC… --out person.jsonl.gz",
+            "omnigraph export ./people --format parquet --out people-parquet/ --as-of 2026-01-31",
+        ),
+    ),
     Verb(
         "pipeline run",
         "FILE [OPTIONS]",
@@ -92,11 +103,16 @@ VERBS = (
         pipeline.plan,
         ("omnigraph pipeline plan people.yaml", "omnigraph pipeline plan people.yaml --json"),
     ),
+    Verb(
         "snapshot",
         "URI [OPTIONS]",
         "Show the tables of one state.",
         data.snapshot,
-        ("omnigraph snapshot ./people", "omnigraph snapshot ./people --branch review/anna --json"),
+        (
+            "omnigraph snapshot ./people",
+            "omnigraph snapshot ./people --branch review/anna --json",
+            "omnigraph snapshot ./people --as-of 2026-01-31T12:00:00",
+        ),
     ),
     Verb(
         "schema show",
@@ -157,6 +173,13 @@ VERBS = (
         data.commit_show,
         ("omnigraph commit show ./people 01JABC…",),
     ),
+    Verb(
+        "demo",
+        "[OPTIONS]",
+        "Show what omnigraph does, on made-up data.",
+        demo.demo,
+        ("omnigraph demo", "omnigraph demo --scale 0.1 --keep ./demo"),
+    ),
     Verb("version", "[OPTIONS]", "Show the version.", local.version, ("omnigraph version", "omnigraph version --json")),
 )
 
@@ -173,13 +196,6 @@ def build() -> Typer:
             groups[group] = _group(GROUPS[group], f"Run `omnigraph {group} COMMAND --help` for examples.")
             app.add_typer(groups[group], name=group)
         groups[group].command(
-    Verb(
-        "demo",
-        "[OPTIONS]",
-        "Show what omnigraph does, on made-up data.",
-        demo.demo,
-        ("omnigraph demo", "omnigraph demo --scale 0.1 --keep ./demo"),
-    ),
             name,
             cls=_Command,
             short_help=verb.short,

@@ -1,19 +1,20 @@
-"""Verbs on the data of a graph: load, export, snapshot, branches, commits, schema show and apply.
+"""Verbs on the data of a graph: snapshot, branches, commits, schema show and apply.
 
 Each verb resolves its target, says on stderr where it writes, calls the graph once and returns an Answer.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 from typer import Option
 
 from omnigraph.cli.consent import require_consent
-from omnigraph.cli.files import read_text, written
+from omnigraph.cli.files import read_text
 from omnigraph.cli.options import (
     Actor,
+    AsOf,
+    At,
     Branch,
     DataLoss,
     IfCommit,
@@ -26,87 +27,36 @@ from omnigraph.cli.options import (
     Yes,
 )
 from omnigraph.cli.output import Answer, count, echo_target
-from omnigraph.cli.progress import Progress, size_text
+from omnigraph.cli.progress import Progress
 from omnigraph.cli.target import checked_actor, open_graph, resolve, resolve_with
 from omnigraph.cli.text import branches_text, commit_text, commits_text, plan_text, tables_text
 from omnigraph.errors import UsageError
 
 From = Annotated[str, Option("--from", metavar="NAME", help="The branch to start from.")]
-At = Annotated[
-    str | None, Option("--commit", metavar="ID", help="An older state: that of this commit.", show_default=False)
-]
 Limit = Annotated[
     int | None, Option("--limit", "-n", metavar="N", help="At most so many, the newest.", show_default=False)
 ]
-Types = Annotated[
-    list[str] | None,
-    Option("--type", metavar="NAME", help="Only this node or edge type; may be repeated.", show_default=False),
-]
-Out = Annotated[
-    str | None,
-    Option(
-        "--out",
-        "-o",
-        metavar="FILE",
-        help="Write to this file, complete or not at all; packed if it ends in .gz or .zst.",
-        show_default=False,
-    ),
-]
-
 
 # ---- state -----------------------------------------------------------------------------------------------------------
 
 
 def snapshot(
-    uri: Uri = None, store: Store = None, branch: Branch = "main", commit: At = None, json: Json = False
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    commit: At = None,
+    as_of: AsOf = None,
+    json: Json = False,
 ) -> Answer:
     """Show the tables of one state: their versions, rows and fragments."""
     target = resolve(uri, store)
     with open_graph(target) as graph:
-        state = graph.snapshot(branch, commit=commit)
+        state = graph.snapshot(branch, commit=commit, as_of=as_of)
         if json:
             return Answer(state.to_json(), [], json)
         head = f"branch {state.branch}, commit {state.commit}"
         versions = f"manifest version {state.manifest_version}, format {state.internal_schema_version}"
         return Answer({}, [head, versions, "", tables_text(state.tables())], json)
-
-
-def export(
-    uri: Uri = None,
-    store: Store = None,
-    branch: Branch = "main",
-    commit: At = None,
-    types: Types = None,
-    out: Out = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> Answer | None:
-    """Write all entities as JSON lines, in a form and an order that `load` takes back.
-
-    Nodes come before edges, types by name, entities by id: the same state gives the same bytes.
-    """
-    if json and out is None:
-        raise UsageError(detail="export writes its JSON lines to stdout; with --json it also needs --out FILE.")
-    target = resolve(uri, store)
-    done = 0
-
-    def counted(lines: bytes) -> None:
-        nonlocal done
-        done += len(lines)
-        sink.write(lines)
-
-    with open_graph(target) as graph, Progress("exporting", lambda: size_text(done), quiet=quiet or out is None):
-        if out is None:
-            sink = sys.stdout.buffer
-            graph.export(counted, branch=branch, commit=commit, types=types)
-            sys.stdout.flush()
-            return None
-        echo_target("exporting to", out, quiet=quiet)
-        with written(out) as sink:
-            result = graph.export(counted, branch=branch, commit=commit, types=types)
-    document = {**result.to_json(), "out": out}
-    total = count(sum(result.rows.values()), "entity", "entities")
-    return Answer(document, [f"exported {total} of commit {result.commit} to {out}"], json)
 
 
 # ---- schema ----------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def chosen_types(snapshot: Snapshot, types: Sequence[str] | None) -> list[Entity
 
 def record_lines(t: EntityType, rows: pa.Table) -> bytes:
     """Rows as records, one line each; `rows` is not empty."""
-    lines = [orjson.dumps(_record(t, row), default=json_default) for row in rows.to_pylist()]
+    lines = [orjson.dumps(_record(t, row), default=plain) for row in rows.to_pylist()]
     return b"\n".join(lines) + b"\n"
 
 
@@ -85,7 +85,7 @@ def _record(t: EntityType, row: dict[str, Any]) -> dict[str, Any]:
     return {"edge": t.name, "from": row["src"], "to": row["dst"], "data": {"id": row["id"], **data}}
 
 
-def json_default(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """What JSON has no form for: bytes as base64, times in ISO form with milliseconds."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()

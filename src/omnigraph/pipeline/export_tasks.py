@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.language.schema.serial import schema_from_json, schema_to_json
-from omnigraph.pipeline.export import json_default, record_lines
+from omnigraph.pipeline.export import plain, record_lines
 from omnigraph.storage.columns import arrow_schema, physical_columns
 from omnigraph.storage.folder import Folder
 from omnigraph.storage.layout import Location
@@ -205,14 +205,14 @@ def _csv_type(kind: pa.DataType) -> pa.DataType:
 def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_timestamp(kind):
-        plain = pc.replace_substring(column.cast(pa.timestamp("ms")).cast(pa.string()), " ", "T")
-        return pc.binary_join_element_wise(plain, "Z", "")
+        text = pc.replace_substring(column.cast(pa.timestamp("ms")).cast(pa.string()), " ", "T")
+        return pc.binary_join_element_wise(text, "Z", "")
     if pa.types.is_temporal(kind):
         return column.cast(pa.string())
     if pa.types.is_large_binary(kind):
         return _texts(column, lambda value: base64.b64encode(value).decode())
     if pa.types.is_nested(kind):
-        return _texts(column, lambda value: orjson.dumps(value, default=json_default).decode())
+        return _texts(column, lambda value: orjson.dumps(value, default=plain).decode())
     return column
 
 
