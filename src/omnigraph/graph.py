@@ -20,7 +20,7 @@ from omnigraph.commit.observe import Observer, silent
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.errors import OmnigraphError
 from omnigraph.language.schema.model import Schema
-from omnigraph.results import BranchInfo, CommitInfo, ExportResult, LoadResult, SchemaResult, WriteResult
+from omnigraph.results import BranchInfo, CommitInfo, EmbedResult, ExportResult, LoadResult, SchemaResult, WriteResult
 from omnigraph.snapshot import AsOf, Snapshot
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.manifest import Manifest
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from omnigraph.language.schema.plan import SchemaPlan
+    from omnigraph.pipeline.engine import Engines
     from omnigraph.pipeline.export import Format
+    from omnigraph.pipeline.progress import Watcher
     from omnigraph.pipeline.sources import Source
     from omnigraph.read import Where
     from omnigraph.transaction import Transaction
@@ -55,11 +57,19 @@ class ReadOptions(TypedDict, total=False):
 class Graph:
     """A graph at one address."""
 
-    def __init__(self, location: Location, *, actor: str | None = None, observer: Observer = silent) -> None:
+    def __init__(
+        self,
+        location: Location,
+        *,
+        actor: str | None = None,
+        observer: Observer = silent,
+        engines: Engines | None = None,
+    ) -> None:
         self._location = location
         self._manifest = Manifest(location)
         self._door = Door(self._manifest, observer=observer)
         self._actor = actor if actor is not None else os.environ.get("OMNIGRAPH_ACTOR") or None
+        self._engines = engines
 
     def __enter__(self) -> Graph:
         return self
@@ -77,6 +87,15 @@ class Graph:
     @property
     def is_local(self) -> bool:
         return self._location.is_local
+
+    @property
+    def engines(self) -> Engines:
+        """Where heavy work runs: Spark or this process."""
+        if self._engines is None:
+            from omnigraph.pipeline.engine import Engines
+
+            self._engines = Engines()
+        return self._engines
 
     def close(self) -> None:
         """Let go of open tables. Nothing is pending: every write was finished when its call returned."""
@@ -201,31 +220,48 @@ class Graph:
 
     def load(
         self,
-        source: Source | Sequence[Source],
+        source: Source | Sequence[Source] | None = None,
         *,
+        nodes: Mapping[str, Any] | None = None,
+        edges: Mapping[str, Any] | None = None,
         mode: Literal["append", "merge", "overwrite"],
         branch: str = MAIN,
         from_branch: str | None = None,
         on_error: Literal["fail", "quarantine"] = "fail",
         quarantine: Address | None = None,
+        engine: str | None = None,
         **options: Any,
     ) -> LoadResult:
-        """Load NDJSON records of nodes and edges, in one commit. Lines that are wrong fail the load or are put
-        aside.
+        """Load nodes and edges, in one commit: NDJSON records from `source`, tables per type from `nodes` and `edges`.
+
+        A table is a path or pattern, a `TableSource`, an Arrow table or a Spark DataFrame. Rows that are wrong fail
+        the load, or are put aside. `engine` is `auto`, `spark` or `local`.
         """
-        from omnigraph.pipeline.load import read_load
+        from omnigraph.pipeline.start import started_load
 
         fork = from_branch is not None and branch not in {b.name for b in self.branches()}
         base = from_branch if fork and from_branch is not None else branch
-        load = read_load(source, self.schema(base), mode=mode, on_error=on_error, quarantine=quarantine)
-        made = self.create_branch(branch, from_=base) if fork else None
-        try:
-            outcome = self._run(load, branch=branch, **options)
-        except OmnigraphError:
-            if made is not None:
-                self._forget(made)
-            raise
-        return load.finish(outcome, branch=branch)
+        started = started_load(
+            self._location,
+            self.engines,
+            self._door.view(base),
+            source=source,
+            nodes=nodes,
+            edges=edges,
+            mode=mode,
+            on_error=on_error,
+            quarantine=quarantine,
+            engine=engine,
+        )
+        with started as load:
+            made = self.create_branch(branch, from_=base) if fork else None
+            try:
+                outcome = self._run(load, branch=branch, **options)
+            except (OmnigraphError, KeyboardInterrupt):
+                if made is not None:
+                    self._forget(made)
+                raise
+            return load.finish(outcome, branch=branch)
 
     def _forget(self, made: BranchInfo) -> None:
         """Take a branch back that was made for a load which then failed, unless somebody has used it since."""
@@ -252,13 +288,53 @@ class Graph:
         if callable(to):
             require_records(format=format, engine=engine)
             return export_records(self.snapshot(branch, commit=commit, as_of=as_of), to, types=types)
-        from omnigraph.pipeline.engine import Engines
         from omnigraph.pipeline.export_folder import export_folder, folder_location
 
         out = folder_location(to)
         snapshot = self.snapshot(branch, commit=commit, as_of=as_of)
-        engines = getattr(self, "_engines", None) or Engines()
-        return export_folder(snapshot, out, engines, format=format, types=types, engine=engine)
+        return export_folder(snapshot, out, self.engines, format=format, types=types, engine=engine)
+
+    # ---- vectors -----------------------------------------------------------------------------------------------------
+
+    def embed(
+        self,
+        type: str | None = None,
+        property: str | None = None,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        batch: int | None = None,
+        commit_every: int | None = None,
+        rate_per_minute: float | None = None,
+        all: bool = False,
+        branch: str = MAIN,
+        engine: str | None = None,
+        actor: str | None = None,
+    ) -> EmbedResult:
+        """Fill vector properties declared `@embed` where the vector is missing or its text has changed since.
+
+        One commit, or one for every `commit_every` rows; running it again does what is left. `all` embeds every text
+        anew.
+        """
+        from omnigraph.pipeline.embed.run import EmbedOptions, embed
+
+        return embed(
+            branch=branch,
+            view=lambda: self._door.view(branch),
+            commit=lambda operation: self._run(operation, branch=branch, actor=actor),
+            engines=self.engines,
+            engine=engine,
+            options=EmbedOptions(
+                type_name=type,
+                property_name=property,
+                provider=provider,
+                model=model,
+                batch=batch,
+                commit_every=commit_every,
+                rate_per_minute=rate_per_minute,
+                everything=all,
+            ),
+        )
 
     # ---- schema ------------------------------------------------------------------------------------------------------
 
@@ -313,8 +389,25 @@ def open_graph(
     actor: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     observer: Observer = silent,
+    spark: Any = None,
+    engine: str | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    watcher: Watcher | None = None,
 ) -> Graph:
-    """Open the graph at this address; GraphNotFound if there is none. Nothing is written."""
-    graph = Graph(locate(address, options=storage_options), actor=actor, observer=observer)
+    """Open the graph at this address; GraphNotFound if there is none. Nothing is written.
+
+    `spark` is a session that the caller has; `engine`, `master` and `conf` say where heavy work runs else. `watcher`
+    is told of the progress of heavy work.
+    """
+    engines = None
+    if any(given is not None for given in (spark, engine, master, conf, watcher)):
+        from omnigraph.pipeline.engine import Engines
+        from omnigraph.pipeline.progress import Silent
+        from omnigraph.pipeline.session import SparkSettings
+
+        settings = SparkSettings(master=master or os.environ.get("OMNIGRAPH_MASTER") or None, conf=dict(conf or {}))
+        engines = Engines(requested=engine, settings=settings, session=spark, watcher=watcher or Silent())
+    graph = Graph(locate(address, options=storage_options), actor=actor, observer=observer, engines=engines)
     graph._manifest.table()
     return graph

@@ -126,6 +126,7 @@ class LoadResult:
     rejected_by_rule: Mapping[str, int]
     quarantine: str | None
     repeated: bool = False
+    engine: str = "local"
 
     @staticmethod
     def of(outcome: Outcome, *, counts: Mapping[str, Any], **rest: Any) -> LoadResult:
@@ -152,6 +153,34 @@ class ExportResult:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "rows": dict(self.rows)}
+
+
+@dataclass(frozen=True)
+class EmbedResult:
+    """`commits` is empty if there was nothing to do. Counts are of vectors, by table key.
+
+    `embedded` were made, `cleared` taken away because their text is gone. `skipped` counts rows that got none: their
+    vector was `given`, they are `without_text`, or they were `changed_meanwhile` by others and are for the next run.
+    """
+
+    branch: str
+    commits: tuple[CommitInfo, ...]
+    embedded: Mapping[str, int]
+    cleared: Mapping[str, int]
+    skipped: Mapping[str, int]
+    models: Mapping[str, str]
+    """The model of each vector property, as node:Post.vector."""
+    provider: str
+    seconds: float
+
+    def __str__(self) -> str:
+        if not self.commits:
+            return f"nothing to embed on {self.branch}"
+        return f"embedded {sum(self.embedded.values()):,} vectors on {self.branch} by {self.provider}"
+
+    def to_json(self) -> dict[str, Any]:
+        body = {k: dict(v) if isinstance(v, Mapping) else v for k, v in self.__dict__.items()}
+        return {**body, "commits": [c.to_json() for c in self.commits]}
 
 
 @dataclass(frozen=True)

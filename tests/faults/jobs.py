@@ -12,8 +12,8 @@ graph commits of the branch that were not made by recovery. A place without a gr
 from __future__ import annotations
 
 import contextlib
-import itertools
 import importlib
+import itertools
 import os
 import pkgutil
 import signal

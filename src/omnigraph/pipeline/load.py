@@ -106,23 +106,30 @@ def read_load(
     source: Any, schema: Schema, *, mode: Mode, on_error: OnError, quarantine: str | os.PathLike[str] | None
 ) -> LocalLoad:
     """Step 1. Whatever is wrong with the call, or with where rejected lines would go, is said before reading."""
+    checked_options(mode, on_error, quarantine)
+    lines = lines_of(source)
+    named = lines.parts[0][0] if lines.can_repeat else None
+    aside = quarantine_path(named, quarantine) if on_error == "quarantine" else None
+    parsed = parse(schema, lines.chunks(), keep_text=on_error == "quarantine")
+    return LocalLoad(lines=lines, schema=schema, parsed=parsed, mode=mode, on_error=on_error, quarantine=aside)
+
+
+def checked_options(mode: str, on_error: str, quarantine: str | os.PathLike[str] | None) -> None:
+    """UsageError for what can't be meant, before anything is read."""
     if mode not in MODES:
         raise UsageError(detail=f"the mode of a load is one of {', '.join(MODES)}, not {mode!r}.")
     if on_error not in ("fail", "quarantine"):
         raise UsageError(detail=f"on_error is 'fail' or 'quarantine', not {on_error!r}.")
     if quarantine is not None and on_error == "fail":
         raise UsageError(detail="a quarantine file goes with on_error 'quarantine'.")
-    lines = lines_of(source)
-    aside = _quarantine_path(lines, quarantine) if on_error == "quarantine" else None
-    parsed = parse(schema, lines.chunks(), keep_text=on_error == "quarantine")
-    return LocalLoad(lines=lines, schema=schema, parsed=parsed, mode=mode, on_error=on_error, quarantine=aside)
 
 
-def _quarantine_path(lines: Lines, given: str | os.PathLike[str] | None) -> str:
+def quarantine_path(first_file: str | None, given: str | os.PathLike[str] | None) -> str:
+    """Where rejected lines go: as given, or beside the first file."""
     if given is not None:
         path = os.path.abspath(os.fspath(given))
-    elif lines.can_repeat:
-        path = os.path.abspath(lines.parts[0][0]) + ".rejected.jsonl"
+    elif first_file is not None and "://" not in first_file:
+        path = os.path.abspath(first_file) + ".rejected.jsonl"
     else:
         raise UsageError(detail="say where rejected lines shall go: the input has no name to derive one from.")
     folder = os.path.dirname(path)

@@ -46,11 +46,20 @@ class Editor:
         self._stable = table.has_stable_row_ids
 
     def append(self, rows: pa.Table) -> Transaction:
-        fragments = self.write(rows)
+        return self.appended(self.write(rows))
+
+    def appended(self, fragments: list[FragmentMetadata]) -> Transaction:
+        """Fragments that were written before, here or elsewhere, as an append."""
         return self._transaction(lancefs.operations().Append(fragments))
 
     def replace(self, rows: pa.Table, *, row_ids: pa.Array, addresses: pa.Array) -> Transaction:
         """`rows[i]` replaces the row with `row_ids[i]` at `addresses[i]`."""
+        fragments = self.write_replaced(rows, row_ids=row_ids)
+        updated, removed = self.delete_marks(addresses)
+        return self.update(new=fragments, updated=updated, removed=removed)
+
+    def write_replaced(self, rows: pa.Table, *, row_ids: pa.Array) -> list[FragmentMetadata]:
+        """New images of existing rows as one fragment that carries their row ids."""
         from lance.fragment import RowIdSequence
 
         order = np.argsort(row_ids.to_numpy(zero_copy_only=False), kind="stable")
@@ -59,26 +68,20 @@ class Editor:
             assert len(fragments) == 1, "replaced rows go into one fragment, in the order of their ids"
             ids = RowIdSequence(pa.array(np.sort(row_ids.to_numpy(zero_copy_only=False)), pa.uint64()))
             fragments[0].row_id_meta = ids.to_inline_metadata()
-        return self._update(addresses, new=fragments)
+        return fragments
 
     def delete(self, addresses: pa.Array) -> Transaction:
-        updated, removed = self._delete(addresses)
+        updated, removed = self.delete_marks(addresses)
         operation = lancefs.operations().Delete(updated, removed, "omnigraph")
         return self._transaction(operation)
 
     def exchange(self, rows: pa.Table) -> Transaction:
         """All rows of the table are replaced by these, as new identities; index definitions stay."""
+        return self.exchanged(self.write(rows) if rows.num_rows else [])
+
+    def exchanged(self, fragments: list[FragmentMetadata]) -> Transaction:
         gone = [f.fragment_id for f in self._table.get_fragments()]
-        fragments = self.write(rows) if rows.num_rows else []
-        operation = lancefs.operations().Update(
-            removed_fragment_ids=gone,
-            updated_fragments=[],
-            new_fragments=fragments,
-            fields_modified=[],
-            fields_for_preserving_frag_bitmap=self._field_ids(),
-            update_mode="rewrite_rows",
-        )
-        return self._transaction(operation)
+        return self.update(new=fragments, updated=[], removed=gone)
 
     def write(self, rows: pa.Table, *, rows_per_file: int = ROWS_PER_FRAGMENT) -> list[FragmentMetadata]:
         """Write rows as files of this table; checked and durable, referred to by nobody yet."""
@@ -111,8 +114,10 @@ class Editor:
                 return base
         raise StorageError(doing=f"writing to {self._pin.path}", detail="the fork does not know its root table")
 
-    def _update(self, addresses: pa.Array, *, new: list[FragmentMetadata]) -> Transaction:
-        updated, removed = self._delete(addresses)
+    def update(
+        self, *, new: list[FragmentMetadata], updated: list[FragmentMetadata], removed: list[int]
+    ) -> Transaction:
+        """Rows that move: old ones are marked in `updated`, or their whole fragment goes; new images come in `new`."""
         operation = lancefs.operations().Update(
             removed_fragment_ids=removed,
             updated_fragments=updated,
@@ -123,7 +128,8 @@ class Editor:
         )
         return self._transaction(operation)
 
-    def _delete(self, addresses: pa.Array) -> tuple[list[FragmentMetadata], list[int]]:
+    def delete_marks(self, addresses: pa.Array) -> tuple[list[FragmentMetadata], list[int]]:
+        """Mark rows deleted: the fragments with what is left of them, and the ids of those of which nothing is."""
         where = np.sort(addresses.to_numpy(zero_copy_only=False).astype(np.uint64))
         updated: list[FragmentMetadata] = []
         removed: list[int] = []

@@ -12,6 +12,7 @@ new state with the same parsed input.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -56,7 +57,10 @@ def refuse_lines(rejected: Sequence[RejectedLine]) -> None:
         violations = [line.violation() for line in rejected[:SHOWN_MAX]]
         more = len(rejected) - len(violations)
         text = shown(violations) + (f"\n… and {more} more" if more else "")
-        raise RecordError(count=len(rejected), shown=text, violations=[v.to_json() for v in violations])
+        by_rule = dict(Counter(line.rule for line in rejected))
+        raise RecordError(
+            count=len(rejected), shown=text, violations=[v.to_json() for v in violations], by_rule=by_rule
+        )
 
 
 def _initial(parsed: Parsed, mode: Mode) -> dict[str, TypeDelta]:
@@ -83,7 +87,8 @@ def _merged(d: TypeDelta, reader: Reader) -> TypeDelta:
 
 def _strict(schema: Schema, parsed: Parsed, reader: Reader, mode: Mode) -> dict[str, TypeDelta]:
     deltas = _initial(parsed, mode)
-    refuse_if_any([v for d in deltas.values() for v in _repeated(d, mode)])
+    # Lines say where; the number of a row among those of its type would only confuse.
+    refuse_if_any([replace(v, row=None) for d in deltas.values() for v in _repeated(d, mode)])
     if mode == "append":
         for d in deltas.values():
             existing = existing_ids(d, reader)

@@ -21,6 +21,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
@@ -68,7 +69,10 @@ def refuse(violations: Sequence[Violation]) -> NoReturn:
     """Raise all violations as one error; text and JSON carry the first 20, `count` says how many there are."""
     assert violations
     raise ConstraintViolation(
-        count=len(violations), shown=shown(violations), violations=[v.to_json() for v in violations[:SHOWN_MAX]]
+        count=len(violations),
+        shown=shown(violations),
+        violations=[v.to_json() for v in violations[:SHOWN_MAX]],
+        by_rule=dict(Counter(v.rule for v in violations)),
     )
 
 

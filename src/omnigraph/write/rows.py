@@ -44,10 +44,17 @@ class TypedRows:
 
 
 def rows_to_table(
-    t: EntityType, rows: Iterable[Mapping[str, object]] | pa.Table, *, ulids: Ulids | None = None
+    t: EntityType,
+    rows: Iterable[Mapping[str, object]] | pa.Table,
+    *,
+    ulids: Ulids | None = None,
+    already: Sequence[tuple[int, Problem]] = (),
 ) -> TypedRows:
-    """Raises UnknownProperty for a field that the type does not have; everything else is told as violations."""
-    found: Found = []
+    """Raises UnknownProperty for a field that the type does not have; everything else is told as violations.
+
+    `already` are problems that whoever made an Arrow table found before, where the table now holds nulls.
+    """
+    found: Found = list(already)
     if isinstance(rows, pa.Table | pa.RecordBatch):
         count = rows.num_rows
         columns = _arrow_columns(t, rows, found)

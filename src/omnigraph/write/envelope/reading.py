@@ -104,9 +104,13 @@ def parse(
     threads: int | None = None,
     block_bytes: int = BLOCK_BYTES,
     keep_text: bool = False,
+    ulids: Ulids | None = None,
 ) -> Parsed:
-    """`chunks` are the bytes of the input in any pieces. `threads` defaults to the number of processors, at most 8."""
-    work = _Work(schema)
+    """`chunks` are the bytes of the input in any pieces. `threads` defaults to the number of processors, at most 8.
+
+    `ulids` are what new ids are taken from, by the byte at which a line's block begins and its place there.
+    """
+    work = _Work(schema, ulids or Ulids.fresh())
     parts: dict[str, list[_Rows]] = {}
     rejected: list[RejectedLine] = []
     kept: list[tuple[int, bytes]] = []
@@ -170,9 +174,9 @@ class _BlockResult:
 class _Work:
     """What reading a block needs; shared by all threads, never changed."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, ulids: Ulids) -> None:
         self._schema = schema
-        self._ulids = Ulids.fresh()
+        self._ulids = ulids
         self._readers = {t.key: TypeReader(t, self._ulids) for t in schema.types()}
 
     def read(self, block: Block) -> _BlockResult:

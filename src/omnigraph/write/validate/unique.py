@@ -33,7 +33,7 @@ def check_unique(image: Image) -> list[Violation]:
 
 
 def _check(image: Image, d: TypeDelta, names: Sequence[str]) -> Iterator[Violation]:
-    held = _texts(d.type, d.rows, names)
+    held = texts_of(d.type, d.rows, names)
     firsts = first_positions(held)
     repeats = np.flatnonzero(firsts != np.arange(len(firsts))).tolist()
     label = ", ".join(names)
@@ -50,7 +50,7 @@ def _check(image: Image, d: TypeDelta, names: Sequence[str]) -> Iterator[Violati
     if committed.num_rows == 0:
         return
     holders = committed.column("id")
-    index = pc.index_in(held, value_set=_texts(d.type, committed, names), skip_nulls=True)
+    index = pc.index_in(held, value_set=texts_of(d.type, committed, names), skip_nulls=True)
     known = set(repeats)
     taken = [row for row in pc.indices_nonzero(pc.is_valid(index)).to_pylist() if row not in known]
     yield from tell(
@@ -66,7 +66,8 @@ def _type(t: EntityType, name: str) -> PropertyType:
     return t.by_name[name].type if name in t.by_name else TEXT
 
 
-def _texts(t: EntityType, table: pa.Table, names: Sequence[str]) -> pa.Array:
+def texts_of(t: EntityType, table: pa.Table, names: Sequence[str]) -> pa.Array:
+    """One text per row that two rows share exactly when their tuples are equal; null where a member is null."""
     return tuple_texts([(_type(t, name), table.column(name)) for name in names])
 
 

@@ -1,0 +1,57 @@
+"""What every task of a bulk load knows: the staging area, the schema, the mode, how many buckets there are.
+
+It is staged once and read once per worker and job; a task carries the address of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from omnigraph.language.schema.model import EntityType, Schema
+from omnigraph.language.schema.serial import schema_from_json, schema_to_json
+from omnigraph.pipeline.bulk.staging import Staging
+
+ROW_BITS = 32
+"""A row is named by the number of its piece, then its number among the piece's rows of its type."""
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    staging: Staging
+    schema: Schema
+    mode: str
+    buckets: int
+    keep_text: bool
+
+    def type(self, key: str) -> EntityType:
+        return self.types[key]
+
+    @property
+    def types(self) -> dict[str, EntityType]:
+        return {t.key: t for t in self.schema.types()}
+
+    def type_index(self, key: str) -> int:
+        return list(self.types).index(key)
+
+
+def stage_context(staging: Staging, schema: Schema, *, mode: str, buckets: int, keep_text: bool) -> dict[str, Any]:
+    """Write the context down; what is returned goes into every task as `context`."""
+    body = {"schema": schema_to_json(schema), "mode": mode, "buckets": buckets, "keep_text": keep_text}
+    return {"staging": staging.to_json(), "name": staging.put_json("context", body)}
+
+
+def context_of(task: Mapping[str, Any]) -> Context:
+    return _context(orjson.dumps(task["context"]))
+
+
+@lru_cache(maxsize=4)
+def _context(address: bytes) -> Context:
+    place = orjson.loads(address)
+    staging = Staging.of(place["staging"])
+    body = staging.get_json(place["name"])
+    return Context(staging, schema_from_json(body["schema"]), body["mode"], body["buckets"], body["keep_text"])

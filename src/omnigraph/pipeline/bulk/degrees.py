@@ -1,0 +1,135 @@
+"""Cardinality in one bucket: how many edges of a type start at each source that the load touches.
+
+Touched are the sources of the input's edges, nodes that are new, and sources that an edge leaves because it is replaced
+or overwritten. A source that is no node afterwards does not count. Too many is told of the input's later edges, too
+few of the new node, or of the edge that moved away, or of no row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from omnigraph.language.schema.model import EdgeType, NodeType
+from omnigraph.pipeline.bulk.index import Index
+from omnigraph.pipeline.bulk.told import NONE, Kind, Phase
+
+if TYPE_CHECKING:
+    from omnigraph.pipeline.bulk.check import Bucket
+
+
+def check_degrees(bucket: Bucket, e: EdgeType) -> None:
+    n = bucket.context.schema.node[e.source]
+    starts = bucket.rows("src", e)
+    kept = bucket.kept("src", e)
+    added = _added(bucket, n) if e.card_min > 0 else starts[:0]
+    left = _vacated(bucket, e) if e.card_min > 0 else np.empty((0, 4), dtype=np.uint64)
+    touched = np.concatenate([starts[:, :2], added[:, :2], left[:, :2]])
+    if len(touched) == 0:
+        return
+    index = Index(touched)
+    # A source is named by the number of the first touched row that has it.
+    groups = index.groups()
+    own = groups[: len(starts)]
+    in_load = np.bincount(own, minlength=len(touched))
+    stays = index.find(kept)
+    in_graph = np.bincount(stays[stays >= 0], minlength=len(touched))
+    total = in_load + in_graph
+    is_source = groups == np.arange(len(touched))
+    given, held = bucket.final_nodes(n)
+    standing = is_source.copy()
+    places = np.flatnonzero(is_source)
+    standing[places] = (given.find(touched[places]) >= 0) | (held.find(touched[places]) >= 0)
+    if e.card_max is not None:
+        _too_many(bucket, e, starts, own, total, in_graph, standing & (total > e.card_max))
+    under = np.flatnonzero(standing & (total < e.card_min))
+    if len(under):
+        _too_few(bucket, e, n, touched, under, total, added, left)
+
+
+def _added(bucket: Bucket, n: NodeType) -> np.ndarray:
+    rows = bucket.rows("id", n)
+    return rows[Index(bucket.existing("id", n)).find(rows) < 0]
+
+
+def _vacated(bucket: Bucket, e: EdgeType) -> np.ndarray:
+    """Edges of the graph that the load replaces or takes away, with the source they had."""
+    rows = bucket.existing("src", e)
+    if e.key in bucket.overwritten:
+        return rows
+    replaced = bucket.replaced(e)[:, 0]
+    if len(replaced) == 0 or len(rows) == 0:
+        return rows[:0]
+    at = np.minimum(np.searchsorted(replaced, rows[:, 2]), len(replaced) - 1)
+    found: np.ndarray = rows[replaced[at] == rows[:, 2]]
+    return found
+
+
+def _too_many(
+    bucket: Bucket,
+    e: EdgeType,
+    starts: np.ndarray,
+    own: np.ndarray,
+    total: np.ndarray,
+    in_graph: np.ndarray,
+    over: np.ndarray,
+) -> None:
+    assert e.card_max is not None
+    rows = np.flatnonzero(over[own])
+    if len(rows) == 0:
+        return
+    codes = own[rows]
+    order = np.argsort(codes, kind="stable")
+    begins = np.r_[True, codes[order][1:] != codes[order][:-1]]
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - first
+    room = np.maximum(e.card_max - in_graph, 0)
+    late = rows[rank >= room[codes]]
+    extra = total[own[late]].astype(np.uint64)
+    bucket.told.add(e, Phase.CARDINALITY, Kind.TOO_MANY, starts[late, 2], extra=extra)
+
+
+def _too_few(
+    bucket: Bucket,
+    e: EdgeType,
+    n: NodeType,
+    touched: np.ndarray,
+    under: np.ndarray,
+    total: np.ndarray,
+    added: np.ndarray,
+    left: np.ndarray,
+) -> None:
+    number = bucket.context.type_index(e.key)
+    sources, counts = touched[under], total[under].astype(np.uint64)
+    new = Index(added).find(sources)
+    hit = new >= 0
+    bucket.told.add(n, Phase.CARDINALITY, Kind.TOO_FEW_NODE, added[new[hit], 2], sub=number, part=1, extra=counts[hit])
+    sources, counts = sources[~hit], counts[~hit]
+    moved, seen = _moved(bucket, e, left)
+    at = Index(moved).find(sources)
+    hit = at >= 0
+    bucket.told.add(
+        e, Phase.CARDINALITY, Kind.TOO_FEW_EDGE, moved[at[hit], 2], part=2, other=seen[at[hit]], extra=counts[hit]
+    )
+    sources, counts = sources[~hit], counts[~hit]
+    at = Index(left).find(sources)
+    nowhere = np.full(len(sources), NONE, dtype=np.uint64)
+    bucket.told.add(e, Phase.CARDINALITY, Kind.TOO_FEW, nowhere, part=3, other=left[at, 2], extra=counts)
+
+
+def _moved(bucket: Bucket, e: EdgeType, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Edges of the input that moved away from a source, the last first, with the row id each replaces."""
+    replaced = bucket.replaced(e)
+    if len(replaced) == 0 or len(left) == 0:
+        return np.empty((0, 3), dtype=np.uint64), np.empty(0, dtype=np.uint64)
+    at = np.searchsorted(replaced[:, 0], left[:, 2])
+    names = replaced[at, 1]
+    # Whether the edge still starts there shows in this bucket: a start with the same digest and name.
+    here = bucket.rows("src", e)
+    stays = {(a, b, c) for a, b, c in here.tolist()} if len(here) else set()
+    rows = np.column_stack([left[:, :2], names])
+    gone = np.array([(a, b, c) not in stays for a, b, c in rows.tolist()], dtype=bool)
+    order = np.argsort(left[gone, 2])[::-1]
+    return rows[gone][order], left[gone, 2][order]

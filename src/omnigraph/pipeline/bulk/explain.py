@@ -1,0 +1,201 @@
+"""From violations as words and numbers to what people read: which row, which rule, and the other one involved.
+
+The wording is that of `write.validate`. Rows are looked up in the staged tables, or in the graph where the other one
+is there; equal digests are checked to be equal texts on the way.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import Violation
+from omnigraph.language.schema.model import EdgeType, EntityType
+from omnigraph.pipeline.bulk.compare import rows_by_id
+from omnigraph.pipeline.bulk.context import ROW_BITS, Context
+from omnigraph.pipeline.bulk.existing import open_pinned
+from omnigraph.pipeline.bulk.read import LINE
+from omnigraph.pipeline.bulk.told import NONE, Kind
+from omnigraph.write.problems import shortened
+
+FIELDS = ("from", "to")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the lines of pieces are, as users count them: `firsts[i]` lines of the input come before piece i."""
+
+    pieces: Sequence[Mapping[str, Any]]
+    segments: Sequence[Sequence[int]]
+
+    @cached_property
+    def _spans(self) -> tuple[list[int], list[tuple[str, int]]]:
+        """The first line of every segment in the whole input, and its source with the lines of it that come before."""
+        starts, about = [], []
+        total = 0
+        seen: dict[str, int] = {}
+        for piece, counts in zip(self.pieces, self.segments, strict=True):
+            for segment, count in zip(piece["segments"], counts, strict=True):
+                source = segment["source"]
+                starts.append(total)
+                about.append((source, seen.get(source, 0)))
+                seen[source] = seen.get(source, 0) + count
+                total += count
+        return starts, about
+
+    @cached_property
+    def _before(self) -> list[int]:
+        return [0, *accumulate(sum(counts) for counts in self.segments)]
+
+    @cached_property
+    def source_count(self) -> int:
+        return len({segment["source"] for piece in self.pieces for segment in piece["segments"]})
+
+    @property
+    def total(self) -> int:
+        return int(self._before[-1])
+
+    def place(self, piece: int, line: int) -> tuple[str, int]:
+        """The source of a line of a piece, and its number there, from 1."""
+        starts, about = self._spans
+        number = self._before[piece] + line - 1
+        at = max(0, bisect.bisect_right(starts, number) - 1)
+        source, before = about[at]
+        return source, before + number - starts[at] + 1
+
+    def text(self, piece: int, line: int) -> str:
+        source, number = self.place(piece, line)
+        return f"line {number}" if self.source_count == 1 else f"line {number} of {source}"
+
+
+class Explainer:
+    """Reads what messages need, each table once."""
+
+    def __init__(self, context: Context, places: Places, tables: Mapping[str, str], pins: Mapping[str, Any]) -> None:
+        self._context = context
+        self._places = places
+        self._names = tables
+        self._pins = pins
+        self._tables: dict[str, pa.Table] = {}
+        self._types = list(context.types.values())
+
+    def violations(self, told: np.ndarray) -> list[Violation]:
+        return [self._violation([int(word) for word in row]) for row in told]
+
+    def _row(self, t: EntityType, name: int) -> tuple[dict[str, Any], int, int]:
+        """A row of the input, its piece, and its line there."""
+        piece, at = name >> ROW_BITS, name & (2**ROW_BITS - 1)
+        key = f"{piece}|{t.key}"
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = self._context.staging.get_table(self._names[key])
+        row = table.slice(at, 1).to_pylist()[0]
+        return row, piece, row[LINE]
+
+    def _held(self, t: EntityType, row_id: int, columns: Sequence[str]) -> dict[str, Any]:
+        """A row of the graph."""
+        table = open_pinned(self._context, self._pins[t.key])
+        found: dict[str, Any] = rows_by_id(table, t, np.array([row_id], dtype=np.uint64), columns).to_pylist()[0]
+        return found
+
+    def _violation(self, told: Sequence[int]) -> Violation:
+        _, number, sub, _, name, kind, other, extra = told
+        t = self._types[number]
+        if name == int(NONE):
+            return self._of_the_graph(t, kind, sub, other, extra)
+        row, piece, line = self._row(t, name)
+        source, at = self._places.place(piece, line)
+        rule, message, prop = self._message(t, row, kind, sub, other, extra)
+        return Violation(
+            rule=rule,
+            table_key=t.key,
+            message=message,
+            entity_id=row["id"],
+            property=prop,
+            line=at,
+            source=source if self._places.source_count > 1 else None,
+        )
+
+    def _message(
+        self, t: EntityType, row: Mapping[str, Any], kind: int, sub: int, other: int, extra: int
+    ) -> tuple[str, str, str | None]:
+        """Rule, message and property of a violation that is told of a row."""
+        rule = "key" if t.key_properties else "id"
+        who = shortened(repr(row["id"]))
+        if kind == Kind.REPEATED:
+            first, piece, line = self._row(t, other)
+            assert first["id"] == row["id"], "two ids share a digest"
+            return rule, f"{rule}: {who} is already given by {self._places.text(piece, line)}", None
+        if kind == Kind.EXISTS:
+            return rule, f"{rule}: {who} exists already", None
+        if kind == Kind.NO_NODE:
+            assert isinstance(t, EdgeType)
+            return "endpoint", f"{FIELDS[sub]}: {self._absence(t, row, sub, other, extra)}", FIELDS[sub]
+        if kind in (Kind.UNIQUE_INPUT, Kind.UNIQUE_GRAPH):
+            return self._unique(t, row, kind, sub, other)
+        return self._degree(t, row, kind, sub, other, extra)
+
+    def _absence(self, e: EdgeType, row: Mapping[str, Any], sub: int, other: int, extra: int) -> str:
+        node = e.target if sub else e.source
+        name = f"{node} {shortened(repr(row['dst' if sub else 'src']))}"
+        if extra == 0:
+            return f"there is no {name}"
+        if extra == 1:
+            _, piece, line = self._row(self._context.schema.node[node], other)
+        else:
+            piece, line = other >> ROW_BITS, other & (2**ROW_BITS - 1)
+        return f"{name} was rejected ({self._places.text(piece, line)})"
+
+    def _unique(
+        self, t: EntityType, row: Mapping[str, Any], kind: int, sub: int, other: int
+    ) -> tuple[str, str, str | None]:
+        names = t.constraints[sub].properties
+        values = [shortened(repr(row[name])) for name in names]
+        joined = ", ".join(names)
+        text = f"{names[0]}: {values[0]}" if len(names) == 1 else f"{joined}: ({', '.join(values)})"
+        if kind == Kind.UNIQUE_GRAPH:
+            return "unique", f"{text} is held by {shortened(repr(self._held(t, other, ['id'])['id']))}", joined
+        first, piece, line = self._row(t, other)
+        holder = shortened(repr(first["id"]))
+        where = self._places.text(piece, line)
+        return "unique", f"{text} is also held by {holder}, {where}, in the same write", joined
+
+    def _degree(
+        self, t: EntityType, row: Mapping[str, Any], kind: int, sub: int, other: int, extra: int
+    ) -> tuple[str, str, str | None]:
+        if kind == Kind.TOO_FEW_NODE:
+            e = self._types[sub]
+            assert isinstance(e, EdgeType)
+            return "cardinality", _too_few(e, row["id"], extra), None
+        assert isinstance(t, EdgeType)
+        if kind == Kind.TOO_FEW_EDGE:
+            return "cardinality", _too_few(t, self._held(t, other, ["src"])["src"], extra), "from"
+        name = f"{t.source} {shortened(repr(row['src']))}"
+        return "cardinality", f"{name} has {extra} {t.name} edges, at most {t.card_max} allowed", "from"
+
+    def _of_the_graph(self, t: EntityType, kind: int, sub: int, other: int, extra: int) -> Violation:
+        assert isinstance(t, EdgeType)
+        if kind == Kind.TOO_FEW:
+            message = _too_few(t, self._held(t, other, ["src"])["src"], extra)
+            return Violation(rule="cardinality", table_key=t.key, message=message, property="from")
+        edge = self._held(t, other, ["id", "src", "dst"])
+        node, field = (t.target, "to") if sub else (t.source, "from")
+        who = shortened(repr(edge["dst" if sub else "src"]))
+        return Violation(
+            rule="endpoint",
+            table_key=t.key,
+            message=f"{field}: the write removes {node} {who} and keeps this edge",
+            entity_id=edge["id"],
+            property=field,
+        )
+
+
+def _too_few(e: EdgeType, source_id: str, total: int) -> str:
+    return f"{e.source} {shortened(repr(source_id))} has {total} {e.name} edges, at least {e.card_min} needed"

@@ -1,0 +1,248 @@
+"""The stages of one bulk load, as the driver runs them. It holds names and counts; rows stay where the tasks are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from omnigraph.commit.stage import View
+from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Schema
+from omnigraph.pipeline.bulk.context import stage_context
+from omnigraph.pipeline.bulk.cut import Piece
+from omnigraph.pipeline.bulk.exchange import addressed
+from omnigraph.pipeline.bulk.existing import pin_json
+from omnigraph.pipeline.bulk.explain import Places
+from omnigraph.pipeline.bulk.staging import Staging
+from omnigraph.pipeline.runner import Runner
+
+PACKAGE = "omnigraph.pipeline.bulk"
+ROWS_PER_BUCKET = 1_000_000
+BUCKETS_MOST = 1024
+EXISTING_ROWS_PER_TASK = 1_000_000
+AMONG_MOST = 2_000_000
+"""More values of the input than these are not carried to the tasks that scan the graph."""
+ROW_BYTES = 64
+"""What a row of an input takes at least, to guess how many there are before they are read."""
+
+
+@dataclass
+class State:
+    """What is known of the rows so far: which no longer count, why, and which replace rows of the graph."""
+
+    gone: dict[str, list[str]] = field(default_factory=dict)
+    gone_most: Counter[str] = field(default_factory=Counter)
+    """How many rows of a type are gone at the most: a row may be named twice."""
+    told: list[tuple[int, str]] = field(default_factory=list)
+    matches: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def take_out(self, key: str, name: str, count: int) -> None:
+        self.gone.setdefault(key, []).append(name)
+        self.gone_most[key] += count
+
+    def drop(self, dropped: Mapping[str, Sequence[Any]]) -> None:
+        for key, (name, count) in dropped.items():
+            self.take_out(key, name, count)
+
+    def match_files(self) -> dict[str, list[str]]:
+        return {key: [m["file"] for m in found] for key, found in self.matches.items()}
+
+    def match_slices(self, key: str, piece: int) -> list[list[Any]]:
+        """Where the matches of one piece's rows are."""
+        found: list[list[Any]] = []
+        for one in self.matches.get(key, ()):
+            start = 0
+            for number, count in zip(one["pieces"], one["counts"], strict=True):
+                if number == piece:
+                    found.append([one["file"], start, count])
+                start += count
+        return found
+
+
+class Job:
+    """One load's tasks: read once, checked against a view as often as the door asks."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        staging: Staging,
+        schema: Schema,
+        pieces: Sequence[Piece],
+        *,
+        mode: str,
+        size_bytes: int,
+        existing_rows: int,
+    ) -> None:
+        self.runner = runner
+        self.staging = staging
+        self.schema = schema
+        self.pieces = pieces
+        self.mode = mode
+        rows = size_bytes // ROW_BYTES + existing_rows
+        self.buckets = max(1, min(BUCKETS_MOST, max(runner.parallelism, rows // ROWS_PER_BUCKET)))
+        self.context = stage_context(staging, schema, mode=mode, buckets=self.buckets, keep_text=False)
+        self.types = {t.key: t for t in schema.types()}
+        self.read: list[Mapping[str, Any]] = []
+        self._existing: dict[str, tuple[Any, list[Mapping[str, Any]]]] = {}
+
+    # ---- what was read -----------------------------------------------------------------------------------------------
+
+    def read_inputs(self) -> None:
+        tasks = [{"context": self.context, "piece": piece} for piece in self.pieces]
+        self.read = self.runner.run(f"{PACKAGE}.read:read_piece", tasks, stage="reading")
+
+    @property
+    def places(self) -> Places:
+        return Places(self.pieces, [r["segments"] for r in self.read])
+
+    @property
+    def row_counts(self) -> dict[str, int]:
+        """Rows per type key, of types that the input holds."""
+        found: Counter[str] = Counter()
+        for one in self.read:
+            found.update({key: about["rows"] for key, about in one["types"].items()})
+        return {key: found[key] for key in self.types if found[key]}
+
+    @property
+    def own_ids(self) -> list[str]:
+        return sorted({key for one in self.read for key, about in one["types"].items() if about["own_ids"]})
+
+    @property
+    def overwritten(self) -> list[str]:
+        return list(self.row_counts) if self.mode == "overwrite" else []
+
+    def tables(self) -> dict[str, str]:
+        """The staged table of each piece and type."""
+        return {f"{one['piece']}|{key}": about["table"] for one in self.read for key, about in one["types"].items()}
+
+    def rejected_lines(self) -> tuple[int, Counter[str]]:
+        counts: Counter[str] = Counter()
+        for one in self.read:
+            if one["rejected"] is not None:
+                counts.update(one["rejected"]["by_rule"])
+        return sum(counts.values()), counts
+
+    # ---- what the graph holds ----------------------------------------------------------------------------------------
+
+    def wanted(self, view: View) -> dict[str, tuple[set[str], bool]]:
+        """The relations of the graph's tables that checks ask for, and whether rows the input does not name matter."""
+        given, overwritten = self.row_counts, set(self.overwritten)
+        found: dict[str, tuple[set[str], bool]] = {}
+
+        def want(t: EntityType, *names: str, whole: bool = False) -> None:
+            wants, was_whole = found.get(t.key, (set(), False))
+            found[t.key] = (wants | set(names), was_whole or whole)
+
+        for key in given:
+            t = self.types[key]
+            if key not in overwritten:
+                if key in self.own_ids:
+                    want(t, "id")
+                if any(c.kind == "unique" for c in t.constraints):
+                    want(t, "unique", whole=True)
+            if isinstance(t, EdgeType):
+                for name in (t.source, t.target):
+                    if self.schema.node[name].key not in overwritten:
+                        want(self.schema.node[name], "id")
+            elif isinstance(t, NodeType) and key in overwritten:
+                want(t, "id", whole=True)
+                for e in self.schema.incident_edges(t.name):
+                    if e.key not in overwritten:
+                        want(e, "src", "dst", whole=True)
+        for e in self.schema.edges:
+            if self._counts_degrees(e, given):
+                want(e, "src", whole=True)
+                want(self.schema.node[e.source], "id", whole=True)
+        return {key: wants for key, wants in found.items() if view.count(self.types[key])}
+
+    def _counts_degrees(self, e: EdgeType, given: Mapping[str, int]) -> bool:
+        if e.key in given and (e.card_min > 0 or e.card_max is not None):
+            return True
+        return e.card_min > 0 and self.schema.node[e.source].key in given
+
+    def read_existing(self, view: View) -> list[Mapping[str, Any]]:
+        """The digests of what the graph holds; tables that have not moved since the last view are not read again."""
+        tasks = []
+        wanted = self.wanted(view)
+        for key, (wants, whole) in wanted.items():
+            t = self.types[key]
+            pin = view.pins[t.id]
+            known = self._existing.get(key)
+            if known is not None and known[0] == pin:
+                continue
+            self._existing[key] = (pin, [])
+            among = None if whole else self._among(t, view.count(t))
+            for group in _fragment_groups(view.open(t), self.runner.parallelism):
+                about = {"context": self.context, "type": key, "pin": pin_json(pin), "fragments": group}
+                tasks.append({**about, "wants": sorted(wants), "among": among})
+        for done in self.runner.run(f"{PACKAGE}.existing:read_existing", tasks, stage="looking into the graph"):
+            if done["sent"] is not None:
+                self._existing[done["type"]][1].append(done["sent"])
+        return [sent for key in wanted for sent in self._existing[key][1]]
+
+    def _among(self, t: EntityType, existing: int) -> list[list[str]] | None:
+        """The staged columns that name ids of this type, if they are few beside what the graph holds."""
+        found: list[list[str]] = []
+        total = 0
+        for one in self.read:
+            for key, about in one["types"].items():
+                other = self.types[key]
+                columns = ["id"] if other is t else []
+                if isinstance(other, EdgeType):
+                    columns += [c for c, n in (("src", other.source), ("dst", other.target)) if n == t.name]
+                found += [[about["table"], column] for column in columns]
+                total += about["rows"] * len(columns)
+        return found if total <= min(AMONG_MOST, existing // 4) else None
+
+    # ---- checks ------------------------------------------------------------------------------------------------------
+
+    def check(
+        self, existing: Sequence[Mapping[str, Any]], state: State, asks: Iterable[str], *, blames: bool
+    ) -> list[Mapping[str, Any]]:
+        sent = [one["sent"] for one in self.read]
+        about = {
+            "context": self.context,
+            "gone": state.gone,
+            "matches": state.match_files(),
+            "asks": sorted(asks),
+            "overwritten": self.overwritten,
+            "own_ids": self.own_ids,
+            "blames": blames,
+        }
+        tasks = [
+            {**about, "inputs": addressed(sent, bucket), "existing": addressed(existing, bucket)}  # type: ignore[arg-type]
+            for bucket in range(self.buckets)
+        ]
+        return self.runner.run(f"{PACKAGE}.check:check_bucket", tasks, stage="checking")
+
+    def compare(self, view: View, state: State) -> None:
+        """Drop the matched rows that the graph has exactly so."""
+        tasks = []
+        for one in self.read:
+            types = {}
+            for key, about in one["types"].items():
+                slices = state.match_slices(key, one["piece"])
+                if slices:
+                    pin = pin_json(view.pins[self.types[key].id])
+                    types[key] = {"table": about["table"], "pin": pin, "matches": slices}
+            if types:
+                tasks.append({"context": self.context, "gone": state.gone, "types": types})
+        for done in self.runner.run(f"{PACKAGE}.compare:compare_piece", tasks, stage="comparing"):
+            state.drop(done["dropped"])
+
+
+def _fragment_groups(table: Any, parallelism: int) -> list[list[int]]:
+    """Fragments in groups of about equal rows: enough for every worker, none too large."""
+    sizes = [(f.fragment_id, f.metadata.physical_rows) for f in table.get_fragments()]
+    total = sum(size for _, size in sizes)
+    most = max(1, min(EXISTING_ROWS_PER_TASK, total // max(1, parallelism) + 1))
+    groups: list[list[int]] = []
+    held = most
+    for number, size in sizes:
+        if held + size > most:
+            groups.append([])
+            held = 0
+        groups[-1].append(number)
+        held += size
+    return groups

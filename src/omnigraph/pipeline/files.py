@@ -1,0 +1,201 @@
+"""Input files, on a local disk or on S3: found by name, folder or pattern; read by ranges."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from omnigraph.errors import FileUnreadable, UsageError
+from omnigraph.storage.layout import Location, locate
+from omnigraph.storage.objects import open_store
+
+COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """`path` is a local path or an s3:// URI; that is also what users read in messages."""
+
+    path: str
+    size_bytes: int
+
+    @property
+    def compression(self) -> str | None:
+        return COMPRESSED.get(os.path.splitext(self.path)[1].lower())
+
+
+def is_remote(path: str) -> bool:
+    return path.startswith("s3://")
+
+
+def find_files(path: str | os.PathLike[str]) -> list[InputFile]:
+    """The files that a name, a folder or a pattern means, by name; UsageError if there are none."""
+    text = os.fspath(path)
+    if text.startswith("file://"):
+        text = unquote(urlsplit(text).path)
+    if is_remote(text):
+        found = _remote_files(text)
+    elif "://" in text:
+        raise UsageError(detail=f"input is read from local files and from s3://, not from {text}.")
+    else:
+        found = [InputFile(p, os.path.getsize(p)) for p in _local_files(text)]
+    if not found:
+        raise UsageError(detail=f"there is no file {text}.")
+    return found
+
+
+def _is_data(name: str) -> bool:
+    return not name.startswith((".", "_"))
+
+
+def _local_files(path: str) -> list[str]:
+    if os.path.isdir(path):
+        return [path] if path.rstrip("/").endswith(".lance") else _below(path)
+    if os.path.exists(path):
+        return [path]
+    found: list[str] = []
+    for one in sorted(glob.glob(path, recursive=True)):
+        if os.path.isfile(one) or one.endswith(".lance"):
+            found.append(one)
+        elif os.path.isdir(one):
+            found += _below(one)
+    return found
+
+
+def _below(folder: str) -> list[str]:
+    found: list[str] = []
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(n for n in folders if _is_data(n))
+        found += [os.path.join(root, n) for n in sorted(names) if _is_data(n)]
+    return sorted(found)
+
+
+def _remote_files(uri: str) -> list[InputFile]:
+    import obstore
+    from obstore.exceptions import BaseError
+
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    if not bucket:
+        raise UsageError(detail=f"{uri} names no bucket; write s3://bucket/path.")
+    fixed = re.split(r"[*?\[]", key, maxsplit=1)[0]
+    prefix = fixed if fixed == key else fixed.rpartition("/")[0]
+    store = _store(f"s3://{bucket}")
+    try:
+        entries = [e for batch in obstore.list(store, prefix=prefix or None) for e in batch]
+        if fixed == key and not entries:
+            # A listing takes whole path segments only; the name may be that of a file.
+            entries = [e for e in [_head(store, key)] if e is not None]
+    except (BaseError, OSError) as error:
+        raise FileUnreadable(path=uri, detail=str(error)) from error
+    wanted = [
+        e
+        for e in entries
+        if all(map(_is_data, e["path"].removeprefix(prefix).strip("/").split("/")))
+        and (fixed == key or fnmatch.fnmatchcase(e["path"], key))
+    ]
+    return [InputFile(f"s3://{bucket}/{e['path']}", e["size"]) for e in sorted(wanted, key=lambda e: e["path"])]
+
+
+def _head(store: Any, key: str) -> Any:
+    import obstore
+
+    try:
+        return obstore.head(store, key)
+    except FileNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=16)
+def _store(bucket: str) -> Any:
+    # A location needs a prefix; the store is opened one level above it.
+    place: Location = locate(f"{bucket}/x")
+    return open_store(Location(bucket, False, place.options), "")
+
+
+def read_range(path: str, start: int, stop: int) -> bytes:
+    """The bytes `start` to `stop` of a file; fewer at its end."""
+    if stop <= start:
+        return b""
+    if not is_remote(path):
+        try:
+            with open(path, "rb") as file:
+                file.seek(start)
+                return file.read(stop - start)
+        except OSError as error:
+            raise FileUnreadable(path=path, detail=str(error)) from error
+    import obstore
+    from obstore.exceptions import BaseError
+
+    bucket, _, key = path.removeprefix("s3://").partition("/")
+    try:
+        return bytes(obstore.get_range(_store(f"s3://{bucket}"), key, start=start, end=stop))
+    except (BaseError, OSError) as error:
+        raise FileUnreadable(path=path, detail=str(error)) from error
+
+
+def open_input(path: str) -> Any:
+    """The file as Arrow reads files: with `read`, `seek` and a size."""
+    import pyarrow as pa
+
+    if not is_remote(path):
+        try:
+            return pa.memory_map(path)
+        except OSError as error:
+            raise FileUnreadable(path=path, detail=str(error)) from error
+    import obstore
+    from obstore.exceptions import BaseError
+
+    bucket, _, key = path.removeprefix("s3://").partition("/")
+    try:
+        return pa.PythonFile(obstore.open_reader(_store(f"s3://{bucket}"), key), mode="r")
+    except (BaseError, OSError) as error:
+        raise FileUnreadable(path=path, detail=str(error)) from error
+
+
+def read_lines(path: str, start: int, stop: int, *, size_bytes: int, ahead_bytes: int = 1 << 20) -> bytes:
+    """All lines of a plain file that begin in the range, whole, each with its line feed."""
+    if start > 0:
+        # A line begins here if the byte before is a line feed; else it belongs to whoever has its beginning.
+        before = read_range(path, start - 1, stop)
+        cut = before.find(b"\n")
+        if cut < 0:
+            return b""
+        text = before[cut + 1 :]
+        if start + cut >= stop:
+            return b""
+    else:
+        text = read_range(path, start, stop)
+    if not text:
+        return b""
+    at = stop
+    while not text.endswith(b"\n") and at < size_bytes:
+        more = read_range(path, at, at + ahead_bytes)
+        end = more.find(b"\n")
+        text += more if end < 0 else more[: end + 1]
+        at += ahead_bytes
+    return text if text.endswith(b"\n") else text + b"\n"
+
+
+def read_whole(path: str, compression: str | None) -> bytes:
+    """A whole file, unpacked."""
+    import pyarrow as pa
+
+    try:
+        with open_input(path) as raw:
+            if compression is None:
+                return bytes(raw.read())
+            with pa.CompressedInputStream(raw, compression) as file:
+                return bytes(file.read())
+    except OSError as error:
+        raise FileUnreadable(path=path, detail=str(error)) from error
+
+
+def total_bytes(files: Sequence[InputFile]) -> int:
+    return sum(f.size_bytes for f in files)

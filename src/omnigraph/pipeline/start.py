@@ -1,0 +1,216 @@
+"""Start a load: look at the inputs, choose the engine and the way, read.
+
+NDJSON that fits in memory is loaded in memory when this process does the work; everything else goes through `bulk`, on
+either engine. Both ways give the same graph, the same refusals and the same rejects.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from omnigraph.commit.stage import View
+from omnigraph.errors import UnknownType, UsageError
+from omnigraph.language.schema.model import EntityType, Schema
+from omnigraph.pipeline.bulk.cut import (
+    PACKED,
+    Piece,
+    envelope_pieces,
+    files_of,
+    numbered,
+    piece_bytes,
+    staged_pieces,
+    staged_table,
+    table_pieces,
+)
+from omnigraph.pipeline.bulk.frames import is_frame, stage_frame
+from omnigraph.pipeline.bulk.job import Job
+from omnigraph.pipeline.bulk.load import BulkLoad
+from omnigraph.pipeline.bulk.staging import Staging, new_staging
+from omnigraph.pipeline.engine import Engines
+from omnigraph.pipeline.files import InputFile, find_files, total_bytes
+from omnigraph.pipeline.load import LocalLoad, checked_options, quarantine_path, read_load
+from omnigraph.pipeline.runner import Runner
+from omnigraph.pipeline.session import spark_session
+from omnigraph.pipeline.tabular import FORMATS, TableSource
+from omnigraph.storage.layout import Location
+from omnigraph.write.keys import Ulids
+
+IN_MEMORY_BYTES = 256 << 20
+"""More NDJSON than this is not held in memory at once."""
+
+
+class Inputs:
+    """What a load was given, sorted: NDJSON files or streams, and tables per type."""
+
+    def __init__(
+        self, source: Any, nodes: Mapping[str, Any] | None, edges: Mapping[str, Any] | None, schema: Schema
+    ) -> None:
+        given = source if isinstance(source, list | tuple) else [] if source is None else [source]
+        self.records = list(given)
+        self.has_streams = any(not isinstance(one, str | os.PathLike) for one in given)
+        self.files = [] if self.has_streams else [f for one in given for f in find_files(one)]
+        self.tables = [(_type(schema.node, "node", name), given) for name, given in (nodes or {}).items()]
+        self.tables += [(_type(schema.edge, "edge", name), given) for name, given in (edges or {}).items()]
+        if not self.records and not self.tables:
+            raise UsageError(detail="there is nothing to load: name at least one file.")
+        self.sources = {i: _source(given) for i, (_, given) in enumerate(self.tables)}
+        self.found: dict[int, list[InputFile]] = {
+            i: files_of(s)
+            for i, s in self.sources.items()
+            if isinstance(self.tables[i][1], str | os.PathLike | TableSource) and s.kind in FORMATS
+        }
+
+    @property
+    def frame(self) -> Any:
+        """A DataFrame among the inputs: its session is the one to use."""
+        return next((given for _, given in self.tables if is_frame(given)), None)
+
+    @property
+    def needs_spark(self) -> bool:
+        return self.frame is not None or any(
+            i not in self.found and isinstance(given, str | os.PathLike | TableSource)
+            for i, (_, given) in enumerate(self.tables)
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        total = total_bytes(self.files)
+        for i, (_, given) in enumerate(self.tables):
+            if i in self.found:
+                total += total_bytes(self.found[i]) * PACKED.get(self.sources[i].kind, 1)
+            elif hasattr(given, "nbytes"):
+                total += given.nbytes
+        return total
+
+    @property
+    def first_name(self) -> str | None:
+        """The file that a quarantine may be named after."""
+        if self.files:
+            return self.files[0].path
+        return next((files[0].path for files in self.found.values()), None)
+
+
+def _type(known: Mapping[str, EntityType], kind: str, name: str) -> EntityType:
+    if name not in known:
+        raise UnknownType(kind=kind, type_name=name)
+    return known[name]
+
+
+def _source(given: Any) -> TableSource:
+    if isinstance(given, TableSource):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return TableSource(os.fspath(given))
+    return TableSource("<DataFrame>" if is_frame(given) else "<table>", format="staged")
+
+
+@contextmanager
+def started_load(
+    location: Location,
+    engines: Engines,
+    view: View,
+    *,
+    source: Any,
+    nodes: Mapping[str, Any] | None,
+    edges: Mapping[str, Any] | None,
+    mode: Any,
+    on_error: Any,
+    quarantine: str | os.PathLike[str] | None,
+    engine: str | None,
+) -> Iterator[LocalLoad | BulkLoad]:
+    """The operation, its inputs read. What it staged is removed at the end, however that comes."""
+    checked_options(mode, on_error, quarantine)
+    inputs = Inputs(source, nodes, edges, view.schema)
+    size = None if inputs.has_streams else inputs.size_bytes
+    if inputs.needs_spark and engine is None:
+        engine = "spark"
+    if inputs.has_streams and engine is None and engines.requested in (None, "auto"):
+        engine = "local"
+    if inputs.frame is not None:
+        engines = replace(engines, session=inputs.frame.sparkSession)
+    name, _ = engines.choose(work_bytes=size, requested=engine)
+    _require_possible(inputs, name)
+    remote = any("://" in os.fspath(one) for one in inputs.records if isinstance(one, str | os.PathLike))
+    if name == "local" and not inputs.tables and not remote and (size is None or size <= IN_MEMORY_BYTES):
+        engines.watcher.engine(*engines.choose(work_bytes=size, requested=engine))
+        yield read_load(source, view.schema, mode=mode, on_error=on_error, quarantine=quarantine)
+        return
+    aside = quarantine_path(inputs.first_name, quarantine) if on_error == "quarantine" else None
+    runner = engines.runner(work_bytes=size, requested=engine)
+    staging = new_staging(location)
+    try:
+        job = _job(runner, staging, view, inputs, mode=mode, engines=engines)
+        job.read_inputs()
+        yield BulkLoad(job, view.schema, on_error, aside)
+    finally:
+        staging.remove()
+
+
+def _require_possible(inputs: Inputs, engine: str) -> None:
+    if engine == "local" and inputs.needs_spark:
+        raise UsageError(detail="a DataFrame, or a format that only Spark reads, needs the engine spark.")
+    if inputs.has_streams and inputs.tables:
+        raise UsageError(detail="stdin and open files can't be combined with tables: give a file's name.")
+    if inputs.has_streams and engine == "spark":
+        raise UsageError(detail="stdin and open files are read by this process: use --engine local, or a file's name.")
+
+
+def _job(runner: Runner, staging: Staging, view: View, inputs: Inputs, *, mode: str, engines: Engines) -> Job:
+    size = piece_bytes(inputs.size_bytes, runner.parallelism)
+    pieces: list[Piece] = list(envelope_pieces(inputs.files, size=size))
+    for i, (t, given) in enumerate(inputs.tables):
+        about = inputs.sources[i]
+        if i in inputs.found:
+            pieces += table_pieces(t, about, inputs.found[i], size=size)
+        elif is_frame(given) or isinstance(given, str | os.PathLike | TableSource):
+            frame = given if is_frame(given) else _read_by_spark(about, engines)
+            pieces += staged_pieces(t, about, stage_frame(staging, frame))
+        else:
+            pieces += staged_pieces(t, about, staged_table(staging, _arrow(given, t), size=size))
+    held = sum(pin.rows or 0 for pin in view.pins.values())
+    return Job(
+        runner,
+        staging,
+        view.schema,
+        numbered(_with_ulids(pieces)),
+        mode=mode,
+        size_bytes=inputs.size_bytes,
+        existing_rows=held,
+    )
+
+
+def _arrow(given: Any, t: EntityType) -> Any:
+    import pyarrow as pa
+
+    if isinstance(given, pa.RecordBatch):
+        return pa.table(given)
+    if isinstance(given, pa.Table):
+        return given
+    raise UsageError(
+        detail=f"{t.name} is given as a {type(given).__name__}: give a path, an Arrow table or a DataFrame."
+    )
+
+
+def _read_by_spark(source: TableSource, engines: Engines) -> Any:
+    session = engines.session or spark_session(engines.settings)
+    return session.read.format(source.kind).options(**dict(source.options)).load(source.path)
+
+
+def _with_ulids(pieces: Sequence[Piece]) -> list[Piece]:
+    """New ids increase with the byte at which a line stands, where bytes can be counted."""
+    ulids = Ulids.fresh()
+    before = 0
+    found = []
+    for piece in pieces:
+        segments = []
+        for segment in piece["segments"]:
+            if "start" in segment and before + segment["bytes"] < 2**38:
+                segment = {**segment, "ulids": [ulids.time_ms, str(ulids.randomness + before)]}
+                before += segment["bytes"]
+            segments.append(segment)
+        found.append({**piece, "segments": segments})
+    return found
