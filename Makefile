@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SCALE ?= 1
 
 .PHONY: demo test lint types check torture soak bench clean
 
-demo: $(READY)            ## show what omnigraph does, on a graph in a temporary folder
-	$(BIN)/python examples/demo.py
+demo: $(READY)            ## show what omnigraph does: load a million edges on Spark, with dirt; SCALE= for more or fewer
+	$(BIN)/omnigraph demo --scale $(SCALE)
 
 test: $(READY)            ## the whole test suite
 	$(BIN)/python -m pytest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,46 @@ def test_plan_tells_what_a_run_would_refuse(done: Cli, file: Path) -> None:
     shown = done("pipeline", "plan", "p.yaml").out
     assert "node:Person: 1 column fits no property: age; map them, or skip them" in shown
     assert "node:Person: nothing fills name" in shown
+
+
+def test_run_creates_loads_and_says_where(done: Cli, file: Path) -> None:
+    shown = done("pipeline", "run", "p.yaml", "--as", "anna")
+    assert shown.err.splitlines()[:2] == [
+        f"→ creating and loading {file.parent / 'g'} (branch main)",
+        "→ engine local: 0.0 MiB are less than a JVM is worth",
+    ]
+    assert re.search(r"^reading: \d tasks, 6 rows, .* s$", shown.err, re.MULTILINE)
+    assert re.search(r"^node:Person +4 +0 +0$", shown.out, re.MULTILINE)
+    assert re.search(r"^edge:Knows +2 +0 +0$", shown.out, re.MULTILINE)
+    assert re.fullmatch(r"done in \d\.\d s", shown.out.splitlines()[-1])
+    assert done("commit", "list", "g", "--json").json["commits"][0]["actor"] == "anna"
+
+
+def test_running_the_same_file_again_makes_no_commit_and_quiet_says_nothing(done: Cli, file: Path) -> None:
+    first = done("pipeline", "run", "p.yaml", "--json").json
+    assert list(first) == ["file", "graph", "created_graph", "load", "embed", "seconds"]
+    assert first["created_graph"] is True
+    assert first["load"]["inserted"] == {"node:Person": 4, "edge:Knows": 2}
+    again = done("pipeline", "run", "p.yaml", "--json", "--quiet")
+    assert again.json["created_graph"] is False
+    assert again.json["load"]["commit"] is None
+    assert again.err == ""
+
+
+def test_the_spark_of_a_run_is_named_by_options(cli: Cli, file: Path) -> None:
+    wrong = cli("pipeline", "run", "p.yaml", "--conf", "spark.driver.memory")
+    assert wrong.code == 2
+    assert "--conf takes key=value" in wrong.err
+    assert not (file.parent / "g").exists()
+
+
+def test_overwriting_a_remote_graph_needs_consent(cli: Cli, done: Cli, file: Path, bucket: str) -> None:
+    file.write_text(FILE.replace("graph: g", f"graph: {bucket}/people").replace("merge", "overwrite"))
+    done("pipeline", "run", "p.yaml")
+    refused = cli("pipeline", "run", "p.yaml", "--json")
+    assert refused.code == 2
+    assert refused.error["condition"] == "consent_required"
+    done("pipeline", "run", "p.yaml", "--yes")
 
 
 def test_a_broken_file_is_told_with_its_place(cli: Cli, file: Path) -> None:

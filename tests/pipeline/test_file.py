@@ -19,7 +19,8 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.pipeline.file import check_pipeline, plan_pipeline, read_pipeline
-from omnigraph.pipeline.file_model import Embed, Input, Target, parse_file
+from omnigraph.pipeline.file_model import Embed, Input, Target
+from omnigraph.pipeline.file_read import parse_file
 from omnigraph.pipeline.tabular import TableSource
 
 SCHEMA = """
@@ -80,6 +81,19 @@ def test_a_file_is_read_as_values_with_paths_relative_to_itself(folder: Path) ->
     assert file.targets[0].table_source() == TableSource(
         path=people.path, options=people.options, columns={"full_name": "name"}, skip=("company",)
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ("quarantine: out/bad.parquet", "/data/out/bad.parquet"),
+        ("quarantine: rejects/", "/data/rejects/p.rejected.jsonl"),
+        ("", "/data/p.rejected.jsonl"),
+    ],
+)
+def test_rejected_rows_go_to_a_file_into_a_folder_or_beside_the_pipeline_file(said: str, path: str) -> None:
+    assert parsed(f"graph: g\nmode: merge\non_error: quarantine\nembed: [{{}}]\n{said}\n").quarantine == path
+    assert parsed("graph: g\nmode: merge\nembed: [{}]\n").quarantine is None
 
 
 def test_everything_a_file_can_say() -> None:

@@ -1,6 +1,6 @@
 """Pipeline files: a graph, where its data comes from and what happens to it, in one file that is run again and again.
 
-1. read      the YAML, its variables, its model                                     file_yaml, file_model
+1. read      the YAML, its variables, its model                                     file_yaml, file_read
 2. check     what this version can do; types and properties against the schema      file_check
 3. create    the graph from `schema`, if there is none
 4. load      all nodes, edges and records together: one commit, or none if nothing changes
@@ -29,8 +29,9 @@ from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.pipeline.engine import Engines
 from omnigraph.pipeline.file_check import check_available, check_schema
-from omnigraph.pipeline.file_model import PipelineFile, parse_file
+from omnigraph.pipeline.file_model import PipelineFile
 from omnigraph.pipeline.file_plan import PipelinePlan, input_bytes, make_plan, steps_of
+from omnigraph.pipeline.file_read import parse_file
 from omnigraph.pipeline.file_sql import prepared_frames
 from omnigraph.pipeline.progress import Silent, Watcher
 from omnigraph.pipeline.session import SparkSettings
@@ -148,7 +149,7 @@ def run_pipeline(
     )
     with _opened(ready, engines, actor=actor) as graph:
         loaded = _load(graph, file, engines)
-        embedded = tuple(_embed(graph, file, engines))
+        embedded = tuple(_embed(graph, file))
         return PipelineResult(
             file=file.text.file,
             graph=graph.uri,
@@ -185,6 +186,8 @@ def _load(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> LoadR
     """Step 4."""
     if not file.targets and not file.data:
         return None
+    if file.quarantine is not None and "://" not in file.quarantine:
+        os.makedirs(os.path.dirname(file.quarantine), exist_ok=True)
     with prepared_frames(file, engines) as frames:
         tables = {t.key: t.table_source() or frames[t.key] for t in file.targets}
         return graph.load(
@@ -199,7 +202,7 @@ def _load(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> LoadR
         )
 
 
-def _embed(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> Iterator[Any]:
+def _embed(graph: omnigraph.Graph, file: PipelineFile) -> Iterator[Any]:
     """Step 5."""
     for step in file.embed:
         yield graph.embed(
@@ -211,7 +214,6 @@ def _embed(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> Iter
             commit_every=step.commit_every,
             rate_per_minute=step.rate_per_minute,
             branch=file.branch,
-            engines=engines,
         )
 
 

@@ -1,7 +1,7 @@
-"""SQL of a pipeline file: its sources as views, its selects as frames, in a session of its own.
+"""SQL of a pipeline file: its sources as views, its selects as frames.
 
 Each source becomes a temporary view of its name; each target with `sql` a DataFrame, its columns renamed by `map`,
-`from` and `to`. Views live in a session beside the caller's, so that none of the caller's own is hidden.
+`from` and `to`. The views are there while the block runs; one of the caller's own of that name is put back.
 Values that come from CSV are texts: SQL casts what the schema wants otherwise.
 """
 
@@ -31,14 +31,21 @@ def prepared_frames(file: PipelineFile, engines: Engines) -> Iterator[Mapping[st
         yield {}
         return
     engines.watcher.engine("spark", "sql runs on Spark")
-    session = (engines.session or spark_session(engines.settings)).newSession()
-    for name, source in file.sources.items():
-        _view(session, name, source)
+    session = engines.session or spark_session(engines.settings)
+    hidden = {name: session.table(name) for name in file.sources if _is_view(session, name)}
     try:
+        for name, source in file.sources.items():
+            _view(session, name, source)
         yield {t.key: _frame(session, file, t) for t in wanted}
     finally:
         for name in file.sources:
             session.catalog.dropTempView(name)
+        for name, frame in hidden.items():
+            frame.createOrReplaceTempView(name)
+
+
+def _is_view(session: Any, name: str) -> bool:
+    return bool(session.catalog.tableExists(name) and session.catalog.getTable(name).isTemporary)
 
 
 def _view(session: Any, name: str, source: Input) -> None:
