@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from omnigraph.cli.watch import watching
+from omnigraph.cli.watch import _times, watching
 from omnigraph.pipeline.runner import LocalRunner
 
 JOB = """
@@ -35,10 +35,10 @@ print("rich" in sys.modules)
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def on_a_terminal(*args: str, term: str = "xterm") -> tuple[str, str]:
+def on_a_terminal(*args: str, term: str = "xterm", columns: str = "120") -> tuple[str, str]:
     """What the job writes to stdout, and what a real terminal behind stderr gets."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": term, "COLUMNS": "120", "LINES": "30"}
+    environment = {**os.environ, "TERM": term, "COLUMNS": columns, "LINES": "30"}
     job = subprocess.Popen([sys.executable, "-c", JOB, *args], stdout=subprocess.PIPE, stderr=theirs, env=environment)
     os.close(theirs)
     shown = b""
@@ -85,9 +85,9 @@ def left_on_screen(shown: str) -> list[str]:
 def test_a_terminal_shows_a_bar_per_stage_with_tasks_rows_bytes_and_times() -> None:
     out, shown = on_a_terminal()
     plain = ESCAPES.sub("", shown)
-    assert re.search(r"reading .*2/4 tasks +1,000 rows +3\.0 MiB +0:00:00 left", plain)
-    assert re.search(r"reading .*4/4 tasks +2,000,000 rows +180\.0 MiB", plain)
-    assert re.search(r"writing .*1/1 tasks", plain)
+    assert re.search(r"reading [━╺╸]+ 2/4 1,000 rows +3\.0 MiB 0 s", plain)
+    assert re.search(r"reading ━+ 4/4 2,000,000 rows +180\.0 MiB 0 s", plain)
+    assert re.search(r"writing ━+ 1/1 tasks", plain)
     assert "checking keys" not in plain
     assert out == "True\n"
 
@@ -108,6 +108,16 @@ def test_without_a_terminal_each_finished_stage_is_one_line() -> None:
     assert re.fullmatch(r"reading: 4 tasks, 2,000,000 rows, 180\.0 MiB, \d\.\d s", reading)
     assert re.fullmatch(r"writing: 1 task, \d\.\d s", writing)
     assert out == "False\n", "what draws bars is not even imported"
+
+
+def test_the_time_that_is_left_is_told_beside_the_time_that_went_by() -> None:
+    assert [_times(s, None) for s in (0, 59.9, 61, 3725)] == ["0 s", "59 s", "1:01", "1:02:05"]
+    assert _times(12.3, 6.0) == "12 s, 6 s left"
+
+
+def test_a_line_fits_a_terminal_of_80_columns() -> None:
+    _, shown = on_a_terminal(columns="80")
+    assert re.search(r"reading ━+ 4/4 2,000,000 rows +180\.0 MiB 0 s", ESCAPES.sub("", shown))
 
 
 def test_a_stage_that_failed_is_not_told_as_finished() -> None:

@@ -26,6 +26,8 @@ from omnigraph.cli.progress import size_text
 from omnigraph.pipeline.progress import Silent, Watcher
 
 REFRESH_PER_S = 8
+OTHER_COLUMNS = 70
+"""What a line of the display takes beside its bar: it fits a terminal of 80 columns."""
 
 
 @contextmanager
@@ -131,12 +133,12 @@ class _Bars(_View):
         if self._drawn is None:
             self._drawn = _rich_progress(self._stream)
             self._drawn.start()
-        self._bar = self._drawn.add_task(stage.name, total=stage.tasks, amounts="")
+        self._bar = self._drawn.add_task(stage.name, total=stage.tasks, amounts="tasks")
 
     def _draw(self, stage: _Stage) -> None:
         rows = f"{stage.rows:,} rows" if stage.rows else ""
         size = size_text(stage.size_bytes) if stage.size_bytes else ""
-        amounts = "  ".join(text for text in (rows, size) if text)
+        amounts = "  ".join(text for text in (rows, size) if text) or "tasks"
         self._drawn.update(self._bar, completed=stage.done, amounts=amounts)
 
     def _end(self, stage: _Stage) -> None:
@@ -156,27 +158,36 @@ class _Bars(_View):
 
 def _rich_progress(stream: TextIO) -> Any:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.text import Text
 
+    class Times(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(
+                _times(task.finished_time or task.elapsed or 0.0, None if task.finished else task.time_remaining)
+            )
+
+    console = Console(file=stream, highlight=False)
     return Progress(
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=min(24, max(6, console.width - OTHER_COLUMNS))),
         MofNCompleteColumn(),
-        TextColumn("tasks  {task.fields[amounts]}", markup=False),
-        TimeElapsedColumn(),
-        TextColumn("left", markup=False),
-        TimeRemainingColumn(),
-        console=Console(file=stream, highlight=False),
+        TextColumn("{task.fields[amounts]}", markup=False),
+        Times(),
+        console=console,
         transient=True,
         refresh_per_second=REFRESH_PER_S,
         # What others print on stdout is the answer, and not to be drawn above bars on stderr.
         redirect_stdout=False,
         redirect_stderr=False,
     )
+
+
+def _times(elapsed_s: float, left_s: float | None) -> str:
+    return _clock(elapsed_s) + (f", {_clock(left_s)} left" if left_s is not None else "")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}" if minutes else f"{rest} s"
