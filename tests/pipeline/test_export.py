@@ -59,6 +59,25 @@ def test_what_is_exported_loads_into_an_equal_graph(graph: og.Graph, tmp_path: P
     assert exported(copy) == text
 
 
+def test_texts_that_look_like_records_stay_one_line_each(graph: og.Graph, tmp_path: Path) -> None:
+    traps = [
+        '},{"type":"Note",',
+        "},{",
+        '{"type":"Note","data":{}},{"type":"Note","data":',
+        '\\"},{"type":"Note",',
+        "\n",
+        "}]",
+    ]
+    graph.insert({"Note": [{"text": text, "tags": traps} for text in traps * 100]})
+    lines = exported(graph).splitlines()
+    assert len(lines) == 600
+    assert {json.loads(line)["data"]["text"] for line in lines} == set(traps)
+    assert all(json.loads(line)["data"]["tags"] == traps for line in lines)
+    copy = og.init(tmp_path / "copy", SCHEMA)
+    copy.load(io.BytesIO(exported(graph)), mode="append")
+    assert exported(copy) == exported(graph)
+
+
 def test_the_order_does_not_depend_on_how_rows_came(graph: og.Graph) -> None:
     filled(graph)
     first = exported(graph)

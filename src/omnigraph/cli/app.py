@@ -47,12 +47,14 @@ VERBS = (
     Verb(
         "load",
         "URI --data FILE... --mode MODE [OPTIONS]",
-        "Load nodes and edges from JSON lines.",
+        "Load nodes and edges from JSON lines and tables.",
         load.load,
         (
             "omnigraph load ./people --data people.jsonl --mode append",
             "omnigraph load ./people --data 'day/*.jsonl.gz' --mode merge --on-error quarantine",
             "omnigraph load ./people --data new.jsonl --mode merge --branch review/anna --from main",
+            "omnigraph load ./people --mode append --nodes Person=people.csv,map=full_name:name "
+            "--edges 'Knows=follows/*.parquet,from=a,to=b'",
             "zcat dump.gz | omnigraph load s3://bucket/people --data - --mode overwrite --yes",
         ),
     ),

@@ -16,20 +16,39 @@ from typer import Option
 
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.files import STDIN
-from omnigraph.cli.options import Actor, Branch, IfCommit, Json, Quiet, Store, Words, Yes
+from omnigraph.cli.options import Actor, Branch, Conf, Engine, IfCommit, Json, Master, Quiet, Store, Words, Yes
 from omnigraph.cli.output import Answer, echo_target
-from omnigraph.cli.progress import Progress, size_text
-from omnigraph.cli.target import Target, checked_actor, open_graph, resolve
+from omnigraph.cli.target import Target, checked_actor, resolve
 from omnigraph.cli.text import load_text
 from omnigraph.errors import UsageError
 
 Data = Annotated[
-    list[str],
+    list[str] | None,
     Option(
         "--data",
         "-d",
         metavar="FILE",
-        help="NDJSON, also .gz and .zst; a pattern; a folder; - is stdin. May be repeated.",
+        help="NDJSON records, also .gz and .zst; a pattern; a folder; s3://…; - is stdin. May be repeated.",
+        show_default=False,
+    ),
+]
+Nodes = Annotated[
+    list[str] | None,
+    Option(
+        "--nodes",
+        metavar="TYPE=PATH",
+        help="A table of nodes: CSV, Parquet, JSON lines, Arrow, ORC, Lance, by its ending or ,format=…; columns by "
+        "name or ,map=column:property; ,skip=column. May be repeated.",
+        show_default=False,
+    ),
+]
+Edges = Annotated[
+    list[str] | None,
+    Option(
+        "--edges",
+        metavar="TYPE=PATH",
+        help="A table of edges, as --nodes, with ,from=column,to=column. May be repeated.",
+        show_default=False,
     ),
 ]
 Mode = Annotated[
@@ -57,53 +76,83 @@ Quarantine = Annotated[
         show_default=False,
     ),
 ]
-Engine = Annotated[
-    Literal["auto", "local", "spark"],
-    Option("--engine", help="Where it runs. auto and local: in this process; spark is not available in this version."),
-]
 
 
 def load(
-    data: Data,
     mode: Mode,
     words: Words = None,
+    data: Data = None,
+    nodes: Nodes = None,
+    edges: Edges = None,
     store: Store = None,
     branch: Branch = "main",
     from_: Base = None,
     on_error: OnError = "fail",
     quarantine: Quarantine = None,
-    engine: Engine = "auto",
+    engine: Engine = None,
+    master: Master = None,
+    conf: Conf = None,
     if_commit: IfCommit = None,
     actor: Actor = None,
     yes: Yes = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> Answer:
-    """Load nodes and edges from JSON lines, in one commit: all of them, or none.
+    """Load nodes and edges, in one commit: all of them, or none.
 
-    A line is {"type": "Person", "data": {…}} or {"edge": "Knows", "from": "id", "to": "id", "data": {…}}.
+    A line of --data is {"type": "Person", "data": {…}} or {"edge": "Knows", "from": "id", "to": "id", "data": {…}}.
     """
+    import omnigraph
+    from omnigraph.cli.watch import watching
+    from omnigraph.pipeline.session import SparkSettings
+    from omnigraph.pipeline.tabular import parse_option
+
     target, more = _target_and_files(words or [], store)
-    _check_options(branch=branch, from_=from_, on_error=on_error, quarantine=quarantine, engine=engine)
-    files = _found([*data, *more])
+    _check_options(branch=branch, from_=from_, on_error=on_error, quarantine=quarantine)
+    tables = [
+        dict(parse_option(text, edges=kind) for text in given or []) for given, kind in ((nodes, False), (edges, True))
+    ]
+    _refuse_twice(nodes, edges, tables)
+    files = _found([*(data or []), *more])
+    if not files and not any(tables):
+        raise UsageError(detail="there is nothing to load: name files with --data, --nodes or --edges.")
     if on_error == "quarantine" and quarantine is None and STDIN in files:
         quarantine = "stdin.rejected.jsonl"
     if mode == "overwrite":
         effect = f"entities of the types in the input will be replaced on branch {branch}"
         require_consent("load --mode overwrite", effect, target, yes=yes, as_json=json)
-    with open_graph(target, actor=checked_actor(actor)) as graph:
+    spark = SparkSettings.of(master=master, conf=conf)
+    with (
+        watching(quiet=quiet) as watcher,
+        omnigraph.open(
+            target.uri,
+            actor=checked_actor(actor),
+            engine=engine,
+            master=spark.master,
+            conf=spark.conf,
+            watcher=watcher,
+        ) as graph,
+    ):
         echo_target("loading into", target.uri, branch=branch, quiet=quiet)
-        with Progress(f"loading {_size_text(files)}", quiet=quiet):
-            result = graph.load(
-                [_source(name) for name in files],
-                mode=mode,
-                branch=branch,
-                from_branch=from_,
-                on_error=on_error,
-                quarantine=quarantine,
-                if_commit=if_commit,
-            )
+        result = graph.load(
+            [_source(name) for name in files] or None,
+            nodes=tables[0],
+            edges=tables[1],
+            mode=mode,
+            branch=branch,
+            from_branch=from_,
+            on_error=on_error,
+            quarantine=quarantine,
+            if_commit=if_commit,
+        )
     return Answer(result.to_json(), load_text(result), json)
+
+
+def _refuse_twice(nodes: list[str] | None, edges: list[str] | None, tables: list[dict[str, Any]]) -> None:
+    for given, found, flag in ((nodes or [], tables[0], "--nodes"), (edges or [], tables[1], "--edges")):
+        if len(found) < len(given):
+            detail = f"{flag} names a type twice: give its files as one pattern, or load them one after the other."
+            raise UsageError(detail=detail)
 
 
 def _target_and_files(words: Sequence[str], store: str | None) -> tuple[Target, Sequence[str]]:
@@ -119,9 +168,7 @@ def _target_and_files(words: Sequence[str], store: str | None) -> tuple[Target, 
     return resolve(None, store), words
 
 
-def _check_options(*, branch: str, from_: str | None, on_error: str, quarantine: str | None, engine: str) -> None:
-    if engine == "spark":
-        raise UsageError(detail="--engine spark is not available in this version; load runs in this process.")
+def _check_options(*, branch: str, from_: str | None, on_error: str, quarantine: str | None) -> None:
     if from_ is not None and branch == "main":
         raise UsageError(detail="--from says what a missing --branch is made from; name that branch with --branch.")
     if quarantine is not None and on_error != "quarantine":
@@ -130,13 +177,11 @@ def _check_options(*, branch: str, from_: str | None, on_error: str, quarantine:
 
 def _found(names: Sequence[str]) -> list[str]:
     """The files that the names mean, patterns and folders expanded; UsageError if there are none."""
-    from omnigraph.pipeline.sources import lines_of
+    from omnigraph.pipeline.files import find_files
 
     files: list[str] = []
     for name in names:
-        if name != STDIN and "://" in name and not os.path.exists(name):
-            raise UsageError(detail=f"input is read from local files and stdin in this version, not from {name}.")
-        files += [STDIN] if name == STDIN else [path for path, _ in lines_of(name).parts]
+        files += [STDIN] if name == STDIN else [file.path for file in find_files(name)]
     if files.count(STDIN) > 1:
         raise UsageError(detail="stdin (-) can be read once only.")
     return files
@@ -144,9 +189,3 @@ def _found(names: Sequence[str]) -> list[str]:
 
 def _source(name: str) -> Any:
     return sys.stdin.buffer if name == STDIN else name
-
-
-def _size_text(files: Sequence[str]) -> str:
-    if STDIN in files:
-        return "from stdin"
-    return size_text(sum(os.path.getsize(name) for name in files))

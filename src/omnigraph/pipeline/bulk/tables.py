@@ -182,7 +182,8 @@ def read_csv(segment: Mapping[str, Any], options: Mapping[str, str]) -> TextRows
         )
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise FileUnreadable(path=segment["path"], detail=str(error)) from error
-    return _placed(table, bad, blank, skipped)
+    placed = _placed(table, bad, blank, skipped)
+    return placed if multiline else _without_blank_lines(placed, text, skipped)
 
 
 def _csv_text(segment: Mapping[str, Any]) -> tuple[bytes, int]:
@@ -205,6 +206,15 @@ def _placed(table: pa.Table, bad: list[tuple[int, str, str]], blank: list[int], 
         lines = np.delete(lines, missing - 1)
     told = tuple((line + skipped, reason, text) for line, reason, text in bad)
     return TextRows(table, lines + skipped, told, total + skipped)
+
+
+def _without_blank_lines(rows: TextRows, text: bytes, skipped: int) -> TextRows:
+    """Arrow makes a row of nulls of a line without anything."""
+    if not (b"\n\n" in text or b"\n\r\n" in text or text.startswith((b"\n", b"\r\n"))):
+        return rows
+    blank = [i + 1 + skipped for i, line in enumerate(text.split(b"\n")[:-1]) if not line.strip(b"\r")]
+    keep = ~np.isin(rows.lines, blank)
+    return TextRows(rows.table.filter(pa.array(keep)), rows.lines[keep], rows.bad, rows.line_count)
 
 
 def typed_text(t: EntityType, table: pa.Table) -> tuple[pa.Table, Found]:
