@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-ALL = ("startup", "small_writes", "many_writers", "many_tables", "load_local")
+ALL = ("startup", "small_writes", "many_writers", "many_tables", "load_local", "embed")
 
 
 def main(names: list[str]) -> None:

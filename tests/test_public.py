@@ -33,6 +33,7 @@ def test_the_export_list_is_exactly_this() -> None:
     assert omnigraph.__all__ == [
         "BranchInfo",
         "CommitInfo",
+        "EmbedResult",
         "ExportResult",
         "Graph",
         "LoadResult",

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
     from omnigraph.graph import open_graph as open
     from omnigraph.pipeline.datasource import register
-    from omnigraph.results import BranchInfo, CommitInfo, ExportResult, LoadResult, SchemaResult, WriteResult
+    from omnigraph.results import (
+        BranchInfo,
+        CommitInfo,
+        EmbedResult,
+        ExportResult,
+        LoadResult,
+        SchemaResult,
+        WriteResult,
+    )
     from omnigraph.snapshot import Snapshot
     from omnigraph.transaction import Transaction
 
@@ -29,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BranchInfo",
     "CommitInfo",
+    "EmbedResult",
     "ExportResult",
     "Graph",
     "LoadResult",
@@ -52,7 +61,15 @@ _HOMES = {
     "register": ("omnigraph.pipeline.datasource", "register"),
     **{
         name: ("omnigraph.results", name)
-        for name in ("BranchInfo", "CommitInfo", "ExportResult", "LoadResult", "SchemaResult", "WriteResult")
+        for name in (
+            "BranchInfo",
+            "CommitInfo",
+            "EmbedResult",
+            "ExportResult",
+            "LoadResult",
+            "SchemaResult",
+            "WriteResult",
+        )
     },
 }
 

@@ -8,7 +8,7 @@ from typer import Option
 
 from omnigraph.cli.options import Actor, Branch, Conf, Engine, Json, Master, Quiet, Store, Uri
 from omnigraph.cli.output import Answer, Table, count, echo_target
-from omnigraph.cli.target import checked_actor, open_graph, resolve
+from omnigraph.cli.target import checked_actor, resolve
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
 
@@ -88,25 +88,29 @@ def embed(
     left, or nothing.
     """
     target = resolve(uri, store)
-    from omnigraph.pipeline.engine import Engines
+    named = checked_actor(actor)
+    import omnigraph
     from omnigraph.pipeline.session import SparkSettings
 
     settings = SparkSettings.of(master=master, conf=conf)
-    with open_graph(target, actor=checked_actor(actor)) as graph:
+    with (
+        watching(quiet=quiet) as watcher,
+        omnigraph.open(
+            target.uri, actor=named, engine=engine, master=settings.master, conf=settings.conf, watcher=watcher
+        ) as graph,
+    ):
         echo_target("embedding in", target.uri, branch=branch, quiet=quiet)
-        with watching(quiet=quiet) as watcher:
-            result = graph.embed(
-                type,
-                property,
-                provider=provider,
-                model=model,
-                batch=batch,
-                commit_every=commit_every,
-                rate_per_minute=rate,
-                all=all,
-                branch=branch,
-                engines=Engines(engine, settings, watcher=watcher),
-            )
+        result = graph.embed(
+            type,
+            property,
+            provider=provider,
+            model=model,
+            batch=batch,
+            commit_every=commit_every,
+            rate_per_minute=rate,
+            all=all,
+            branch=branch,
+        )
     return Answer(result.to_json(), embed_text(result), json)
 
 
@@ -123,11 +127,9 @@ def embed_text(result: EmbedResult) -> Lines:
         ]
         lines.append(Table(("type", "embedded", "cleared"), rows, frozenset(("embedded", "cleared"))))
     reasons = {
-        "given": "keep the vector that they were given",
-        "without_text": "have no text",
-        "changed_meanwhile": "were changed by others meanwhile: run it again",
+        "given": ("row keeps the vector that it was given", "rows keep the vectors that they were given"),
+        "without_text": ("row has no text", "rows have no text"),
+        "changed_meanwhile": ("row was changed by others: run it again", "rows were changed by others: run it again"),
     }
-    for name, count_ in result.skipped.items():
-        if count_:
-            lines.append(f"{count(count_, 'row', 'rows')} {reasons[name]}")
+    lines += [count(number, *reasons[name]) for name, number in result.skipped.items() if number]
     return lines

@@ -5,8 +5,11 @@ Vectors have unit length, as those of the other providers do.
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from omnigraph.pipeline.embed.provider import Choice, checked
 
 GROUP_MOST = 64
 GROUP_CHARACTERS_MOST = 200_000
+_IMPORTING = threading.Lock()
 
 
 class LocalProvider:
@@ -52,15 +56,25 @@ def _groups(sizes: np.ndarray) -> Iterator[np.ndarray]:
 def _model(dimensions: int) -> Any:
     """Loading takes a quarter of a second, so a worker does it once."""
     try:
-        from pathlib import Path
-
-        import wordllama
-
-        return wordllama.WordLlama.load(
-            cache_dir=Path(wordllama.__file__).parent,
+        package = _wordllama()
+        return package.WordLlama.load(
+            cache_dir=Path(package.__file__).parent,
             trunc_dim=None if dimensions == 256 else dimensions,
             disable_download=True,
         )
     except (ImportError, OSError) as error:
         detail = f"the model can't be loaded: {error}"
         raise EmbeddingFailed(provider="local", model="wordllama-l2-supercat", status=None, detail=detail) from error
+
+
+def _wordllama() -> Any:
+    """Import the package. It sets the level of the whole program's log to INFO, which is put back."""
+    with _IMPORTING:
+        root = logging.getLogger()
+        level, handlers = root.level, list(root.handlers)
+        try:
+            import wordllama
+        finally:
+            root.setLevel(level)
+            root.handlers[:] = handlers
+        return wordllama

@@ -138,13 +138,17 @@ def checked(vectors: Any, *, count: int, choice: Choice) -> np.ndarray:
 
     if len(vectors) != count:
         raise refuse(f"it answered {len(vectors)} vectors to {count} texts")
-    lengths = {len(v) for v in vectors}
+    try:
+        lengths = {len(v) for v in vectors}
+    except TypeError as error:
+        raise refuse("its vectors are not lists of numbers") from error
     if lengths - {choice.dimensions}:
         wrong = min(lengths - {choice.dimensions})
         detail = f"its vectors have {wrong} dimensions, and {choice.dimensions} are declared"
         raise EmbeddingMismatch(column=None, provider=choice.name, detail=detail)
     try:
-        found = np.asarray(vectors, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            found = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise refuse("its vectors are not numbers") from error
     if found.shape != (count, choice.dimensions) or not np.isfinite(found).all():
