@@ -140,8 +140,10 @@ def _make(folder: str, scale: float, seed: int, stage: Stage, times: dict[str, f
     for name in ("social.pg", "pipeline.yaml"):
         shutil.copyfile(HERE / name, os.path.join(folder, name))
     times["make"] = time.monotonic() - began
-    nodes, size = sum(world.rows.values()) - world.edges, world.size_bytes / 2**20
-    stage.say(f"   {world.edges:,} edges and {nodes:,} nodes as CSV, Parquet and JSON lines, {size:.0f} MiB;")
+    nodes = sum(world.rows.values()) - world.edges
+    stage.say(
+        f"   {world.edges:,} edges and {nodes:,} nodes as CSV, Parquet and JSON lines, {_size(world.size_bytes)};"
+    )
     stage.say(f"   {sum(world.rejects.values()):,} rows among them are broken on purpose.")
     return world
 
@@ -227,13 +229,17 @@ def _opened(uri: str, stage: Stage, watcher: Watcher) -> og.Graph:
     return og.open(uri, actor="demo", engine=stage.engine, master=settings.master, conf=settings.conf, watcher=watcher)
 
 
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.0f} MiB" if size_bytes >= 10 << 20 else f"{size_bytes / 2**20:.1f} MiB"
+
+
 def summary(report: Report, *, kept: bool) -> list[str]:
     """The last words: what was shown, and where to go from here."""
     edges = sum(count for key, count in report.rows.items() if key.startswith("edge:"))
     lines = [
         "",
         f"Done in {sum(report.seconds.values()):.0f} s. You have seen a graph database without a server:",
-        f"  {edges:,} edges from {report.input_bytes / 2**20:.0f} MiB of files became visible at once, in one commit;",
+        f"  {edges:,} edges from {_size(report.input_bytes)} of files became visible at once, in one commit;",
         f"  {sum(report.rejected_by_rule.values()):,} broken rows were found by the schema: none got in, none is lost;",
         f"  {report.vectors:,} posts got a vector from a model that runs on this machine;",
         "  running it again changed nothing; a killed writer left nothing broken.",
