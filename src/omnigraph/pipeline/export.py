@@ -10,6 +10,7 @@ import base64
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -21,10 +22,11 @@ from omnigraph.errors import UsageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.results import ExportResult
 from omnigraph.snapshot import Snapshot
-from omnigraph.storage.columns import arrow_schema
+from omnigraph.storage.columns import arrow_schema, physical_columns
 from omnigraph.storage.table import reading
 
 BATCH_ROWS = 4096
+DUMPED_TOGETHER = 256
 Format = Literal["jsonl", "parquet", "csv", "lance"]
 
 
@@ -59,9 +61,47 @@ def chosen_types(snapshot: Snapshot, types: Sequence[str] | None) -> list[Entity
 
 
 def record_lines(t: EntityType, rows: pa.Table) -> bytes:
-    """Rows as records, one line each; `rows` is not empty."""
-    lines = [orjson.dumps(_record(t, row), default=plain) for row in rows.to_pylist()]
-    return b"\n".join(lines) + b"\n"
+    """Rows as records, one line each; `rows` has the columns of the type in their order, and is not empty."""
+    named = len(physical_columns(t))
+    names = ("id", *rows.column_names[named:])
+    columns = [_values(column) for column in rows.columns]
+    given = zip(columns[0], *columns[named:], strict=True)
+    data = ({name: value for name, value in zip(names, row, strict=True) if value is not None} for row in given)
+    records: Iterator[dict[str, Any]]
+    if t.kind == "node":
+        records = ({"type": t.name, "data": one} for one in data)
+    else:
+        ends = zip(columns[1], columns[2], strict=True)
+        records = (
+            {"edge": t.name, "from": src, "to": dst, "data": one} for (src, dst), one in zip(ends, data, strict=True)
+        )
+    lines: list[bytes] = []
+    while some := list(islice(records, DUMPED_TOGETHER)):
+        lines.append(_lines(t, some))
+    return b"".join(lines)
+
+
+def _lines(t: EntityType, records: list[dict[str, Any]]) -> bytes:
+    """Records as lines. One call for many is ten times faster than a call for each.
+
+    Where one record ends and the next begins is what is replaced. It can't be met elsewhere: values hold no objects,
+    and in a text the quote after `{` would be escaped, or end the text and not be followed by a name.
+    """
+    begin = orjson.dumps({"type" if t.kind == "node" else "edge": t.name})[:-1] + b","
+    text = orjson.dumps(records, default=plain)[1:-1]
+    return text.replace(b"}," + begin, b"}\n" + begin) + b"\n"
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """A column as Python values; vectors, which are most of the bytes where there are any, by way of numpy."""
+    if not pa.types.is_fixed_size_list(column.type):
+        return list(column.to_pylist())
+    found: list[Any] = []
+    for chunk in column.chunks:
+        known = chunk.drop_null()
+        vectors = iter(known.flatten().to_numpy().reshape(len(known), chunk.type.list_size).tolist())
+        found += [next(vectors) if is_there else None for is_there in chunk.is_valid().to_pylist()]
+    return found
 
 
 def _in_order(snapshot: Snapshot, t: EntityType) -> Iterator[pa.Table]:
@@ -76,13 +116,6 @@ def _in_order(snapshot: Snapshot, t: EntityType) -> Iterator[pa.Table]:
         found = snapshot.view.rows_by_row_id(t, row_ids, columns)
         position = pc.index_in(row_ids, value_set=found["_rowid"].combine_chunks())
         yield found.take(pa.array(np.asarray(position))).select(columns)
-
-
-def _record(t: EntityType, row: dict[str, Any]) -> dict[str, Any]:
-    data = {name: row[name] for name in t.by_name if row[name] is not None}
-    if t.kind == "node":
-        return {"type": t.name, "data": {"id": row["id"], **data}}
-    return {"edge": t.name, "from": row["src"], "to": row["dst"], "data": {"id": row["id"], **data}}
 
 
 def plain(value: Any) -> Any:
