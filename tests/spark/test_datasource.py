@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
@@ -18,7 +19,7 @@ from pyspark.sql.types import StructType
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.pipeline import datasource_read
-from omnigraph.pipeline.datasource import OmnigraphSource
+from omnigraph.pipeline.datasource import READ_OPTIONS, WRITE_OPTIONS, OmnigraphSource
 from omnigraph.pipeline.datasource_write import GraphWriter, Staged
 from omnigraph.storage.filters import quoted
 
@@ -491,3 +492,41 @@ def test_names_in_filter_texts_are_quoted_and_nothing_else() -> None:
     assert quoted("date > date '2020-01-01'", columns) == "(`date` > date '2020-01-01'\n)"
     assert quoted("cast(name as date) in (1)", columns) == "(cast(`name` as date) in (1)\n)"
     assert quoted("`order` = 1 or orders = name(2)", columns) == "(`order` = 1 or orders = name(2)\n)"
+
+
+# ---- elsewhere -------------------------------------------------------------------------------------------------------
+
+
+def test_a_bucket_is_read_and_written_with_the_options_given(source: Any) -> None:
+    """Executors get what the driver was told: the environment names no bucket."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        endpoint = "http://{}:{}".format(*server.get_host_and_port())
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys)
+        client.create_bucket(Bucket="source")
+        store = {**keys, "region": "us-east-1", "endpoint": endpoint, "allow_http": "true"}
+        graph = og.init("s3://source/graph", SCHEMA, storage_options=store)
+        options = {f"storage.{key}": value for key, value in store.items()}
+        save(source.createDataFrame([("x",), ("y",)], "text string"), graph, "Note", **options)
+        assert sorted(row["text"] for row in read(source, graph, "Note", **options).collect()) == ["x", "y"]
+        assert client.list_objects_v2(Bucket="source", Prefix="graph/__staging").get("KeyCount") == 0
+    finally:
+        server.stop()
+
+
+def test_the_examples_of_the_page_run(source: Any, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 6
+    exec("\n".join(blocks), {"spark": source, "uri": str(tmp_path / "graph")})
+
+
+def test_every_option_is_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    for name in {*READ_OPTIONS, *WRITE_OPTIONS} - {"path"}:
+        assert f"`{name}`" in page

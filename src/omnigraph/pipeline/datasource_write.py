@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Literal, get_args
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -32,7 +35,7 @@ from omnigraph.write.problems import shown
 
 FILE_BYTES = 64 << 20
 """A task holds so much in memory before it writes a file."""
-MODES = ("append", "merge")
+Mode = Literal["append", "merge"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Target:
     job: str
     type: EntityType
     branch: str
-    mode: str
+    mode: Mode
     actor: str | None
     if_commit: str | None
     operation_id: str
@@ -68,13 +71,13 @@ def aim(
     *,
     storage: Mapping[str, str] | None,
     branch: str,
-    mode: str,
+    mode: Mode,
     actor: str | None,
     if_commit: str | None,
     operation_id: str | None,
 ) -> Target:
-    if mode not in MODES:
-        raise UsageError(detail=f"the option 'load_mode' is one of {', '.join(MODES)}, not {mode!r}.")
+    if mode not in get_args(Mode):
+        raise UsageError(detail=f"the option 'load_mode' is one of {', '.join(get_args(Mode))}, not {mode!r}.")
     schema = omnigraph.open(graph, storage_options=storage).schema(branch)
     t = type_of(schema, type_name)
     _require_columns(t, columns)
@@ -183,15 +186,33 @@ def _whole(given: pa.DataType) -> pa.DataType | None:
 # ---- on the driver ---------------------------------------------------------------------------------------------------
 
 
-def _load_staged(target: Target, files: Sequence[str]) -> Any:
+def _load_staged(target: Target, files: Sequence[str]) -> None:
+    """All rows of these files, as one commit. There is no session here: the load runs in this process."""
     if not files:
-        return None
-    rows = pa.concat_tables(target.staging.get_table(name) for name in files)
+        return
     graph = omnigraph.open(target.location.uri, storage_options=target.location.options or None, actor=target.actor)
-    put = graph.insert if target.mode == "append" else graph.upsert
-    return put(
-        {target.type.name: rows},
-        branch=target.branch,
-        if_commit=target.if_commit,
-        operation_id=target.operation_id,
-    )
+    with _mapped(target.staging, files) as rows:
+        given = {target.type.name: rows}
+        graph.load(
+            nodes=given if target.type.kind == "node" else None,
+            edges=given if target.type.kind == "edge" else None,
+            mode=target.mode,
+            branch=target.branch,
+            engine="local",
+            if_commit=target.if_commit,
+            operation_id=target.operation_id,
+        )
+
+
+@contextmanager
+def _mapped(staging: Staging, files: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of staged files as one table on disk, not in memory; files of a bucket are fetched first."""
+    if staging.location.is_local:
+        yield pa.concat_tables(staging.get_table(name) for name in files)
+        return
+    with tempfile.TemporaryDirectory(prefix="omnigraph-") as folder:
+        fetched = Staging(Location(folder, True, {}), staging.job)
+        os.makedirs(fetched.path(""))
+        for name in files:
+            Path(fetched.path(name)).write_bytes(staging.get(name))
+        yield pa.concat_tables(fetched.get_table(name) for name in files)
