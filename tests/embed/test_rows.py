@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
@@ -234,3 +236,44 @@ def test_loading_the_same_rows_again_changes_nothing(graph: og.Graph) -> None:
     graph.export(lines.append)
     assert graph.load([b"".join(lines)], mode="merge").commit is None
     assert graph.embed().commits == ()
+
+
+# ---- loads and upserts of texts without vectors ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["upsert", "load records", "load a table"])
+def test_giving_the_same_rows_without_vectors_again_keeps_them(graph: og.Graph, way: str) -> None:
+    """What is loaded every night has no vectors: the same rows change nothing, changed ones lose no other vector."""
+
+    def give(rows: list[dict[str, Any]]) -> Any:
+        if way == "upsert":
+            return graph.upsert({"Post": rows})
+        if way == "load records":
+            lines = [json.dumps({"type": "Post", "data": row}).encode() for row in rows]
+            return graph.load([b"\n".join(lines)], mode="merge")
+        return graph.load(nodes={"Post": pa.Table.from_pylist(rows)}, mode="merge", engine="local")
+
+    give(posts(6))
+    graph.embed()
+    before = vectors(graph)
+    assert give(posts(6)).commit is None
+    changed = [{**p, "rank": 1} for p in posts(3)] + [{"key": "p0003", "text": "other"}, *posts(2, start=6)]
+    assert give(changed).updated == {"node:Post": 4}
+    found = vectors(graph)
+    assert all(np.array_equal(found[f"p000{i}"], before[f"p000{i}"]) for i in (0, 1, 2, 4, 5))  # type: ignore[arg-type]
+    assert [k for k, v in sorted(found.items()) if v is None] == ["p0003", "p0006", "p0007"]
+    assert graph.embed().embedded == {"node:Post": 3}
+    assert is_of(vectors(graph)["p0003"], "other")
+    graph.update("Post", {"text": "changed"}, ids=["p0000"])
+    assert graph.embed().embedded == {"node:Post": 1}
+
+
+def test_a_vector_can_still_be_taken_away_by_an_update(graph: og.Graph) -> None:
+    graph.insert({"Post": posts(1)})
+    graph.embed()
+    graph.update("Post", {"vector": None}, ids=["p0000"])
+    assert vectors(graph)["p0000"] is None
+    with graph.transaction() as tx:
+        tx.upsert({"Post": [{"key": "p0000", "text": "x"}]})
+        tx.update("Post", {"vector": GIVEN}, ids=["p0000"])
+    assert vectors(graph)["p0000"] is not None

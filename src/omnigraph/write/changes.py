@@ -5,7 +5,7 @@
 | insert    | new entities; an id that exists is a KeyConflict                                                     |
 | upsert    | new or replaced entities, by id. A row is the full image: a nullable property that it leaves out     |
 |           | becomes null (or takes its @default), also where the entity had a value. To change some properties   |
-|           | and keep the others is `update`.                                                                     |
+|           | and keep the others is `update`. A vector declared @embed that is left out stays while its text does. |
 | overwrite | the rows are all that the type has afterwards                                                        |
 | update    | some properties of existing entities, found by id or by the values of properties                     |
 | delete    | entities, by id or by the values of properties; of nodes, `cascade` adds the edges                   |
@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import KeyConflict, UsageError, Violation
 from omnigraph.language.schema.model import EntityType
 from omnigraph.storage.columns import arrow_schema
+from omnigraph.write.carry import keep_vectors, kept_columns
 from omnigraph.write.compare import unchanged_mask
 from omnigraph.write.delta import Deltas, TypeDelta, delta, distinct, first_positions, flat, is_in, not_in
 from omnigraph.write.problems import refuse_if_any, shortened
@@ -51,7 +52,7 @@ def upsert(t: EntityType, rows: pa.Table, reader: Reader) -> TypeDelta:
     d = delta(t, rows=rows)
     if t.key_properties:
         refuse_if_any(repeated_ids(d))
-    return without_unchanged(last_wins(d), reader)
+    return merged(d, reader)
 
 
 def overwrite(t: EntityType, rows: pa.Table) -> TypeDelta:
@@ -156,6 +157,21 @@ def conflicts(d: TypeDelta, reader: Reader) -> list[Violation]:
     rows = pc.indices_nonzero(is_in(d.ids, existing)).to_pylist() if len(existing) else []
     rule = "key" if d.type.key_properties else "id"
     return tell(d, rows, rule, lambda row: f"{rule}: {shortened(repr(d.ids[row].as_py()))} exists already")
+
+
+def merged(d: TypeDelta, reader: Reader) -> TypeDelta:
+    """What an upsert still has to do: the last row of each id, with the vectors that it keeps, if that changes it."""
+    return without_unchanged(_with_kept_vectors(last_wins(d), reader), reader)
+
+
+def _with_kept_vectors(d: TypeDelta, reader: Reader) -> TypeDelta:
+    names = kept_columns(d.type)
+    if not names or d.replaces_all or d.all_new or d.rows.num_rows == 0 or reader.count(d.type) == 0:
+        return d
+    old = _plain(reader.find(d.type, "id", d.ids, ["id", *names]), d.type, ["id", *names])
+    # A row that replaces nothing is set against nulls.
+    beside = old.take(pc.index_in(d.ids, value_set=flat(old.column("id"))))
+    return replace(d, rows=keep_vectors(d.type, beside, d.rows))
 
 
 def without_unchanged(d: TypeDelta, reader: Reader) -> TypeDelta:

@@ -19,7 +19,7 @@ from typing import Literal
 
 from omnigraph.errors import KeyConflict, RecordError, Violation
 from omnigraph.language.schema.model import Schema
-from omnigraph.write.changes import conflicts, existing_ids, last_wins, repeated_ids, without_unchanged
+from omnigraph.write.changes import conflicts, existing_ids, merged, repeated_ids
 from omnigraph.write.delta import TypeDelta, delta
 from omnigraph.write.envelope import Parsed, RejectedLine
 from omnigraph.write.problems import SHOWN_MAX, refuse_if_any, shown
@@ -82,7 +82,7 @@ def _repeated(d: TypeDelta, mode: Mode) -> list[Violation]:
 
 
 def _merged(d: TypeDelta, reader: Reader) -> TypeDelta:
-    return d if d.all_new else without_unchanged(last_wins(d), reader)
+    return d if d.all_new else merged(d, reader)
 
 
 def _strict(schema: Schema, parsed: Parsed, reader: Reader, mode: Mode) -> dict[str, TypeDelta]:

@@ -19,6 +19,7 @@ from omnigraph.pipeline.bulk.existing import open_pinned
 from omnigraph.pipeline.bulk.index import DROPPED, Gone
 from omnigraph.storage.columns import arrow_schema
 from omnigraph.storage.table import reading, take
+from omnigraph.write.carry import keep_vectors
 from omnigraph.write.compare import unchanged_mask
 
 CHUNK_ROWS = 65_536
@@ -61,7 +62,8 @@ def _same(context: Context, t: EntityType, about: Mapping[str, Any], matches: np
         new = rows.take(pa.array((part[:, 0] & np.uint64(2**ROW_BITS - 1)).astype(np.int64)))
         old = rows_by_id(table, t, part[:, 1], names)
         assert bool(pc.all(pc.equal(old.column("id"), new.column("id"))).as_py()), "two ids share a digest"
-        same = np.asarray(unchanged_mask(old.cast(new.schema), new))
+        old = old.cast(new.schema)
+        same = np.asarray(unchanged_mask(old, keep_vectors(t, old, new)))
         found.append(part[same, 0])
     return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.schema.model import EntityType
-from omnigraph.pipeline.bulk.compare import matches_of
+from omnigraph.pipeline.bulk.compare import matches_of, rows_by_id
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.existing import open_pinned
 from omnigraph.pipeline.bulk.index import Gone
@@ -23,6 +23,7 @@ from omnigraph.storage import lancefs
 from omnigraph.storage.columns import arrow_schema
 from omnigraph.storage.edit import Editor
 from omnigraph.storage.records import Pin
+from omnigraph.write.carry import carried_columns, carry, keep_vectors, kept_columns
 
 
 def write_rows(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,12 +62,23 @@ def _write(context: Context, job: Mapping[str, Any], gone: Gone) -> dict[str, An
     if places:
         where = np.concatenate(places)
         result["updated"] = len(where)
-        fragments = editor.write_replaced(pa.concat_tables(old), row_ids=pa.array(where[:, 1], pa.uint64()))
+        images = _carried(open_pinned(context, job["pin"]), t, pa.concat_tables(old), where[:, 1])
+        fragments = editor.write_replaced(images, row_ids=pa.array(where[:, 1], pa.uint64()))
         result["replaced"] = [_json(f) for f in fragments]
         addresses = np.sort(where[:, 2])
         result["at"] = context.staging.put_array("addresses", addresses.reshape(-1, 1))
         result["fragments"] = np.unique(addresses >> np.uint64(32)).tolist()
     return result
+
+
+def _carried(table: Any, t: EntityType, images: pa.Table, row_ids: np.ndarray) -> pa.Table:
+    """The images with what they keep of the rows that they replace: embedded vectors, and the marks of these."""
+    stored = table.schema.names
+    columns = list(dict.fromkeys([*kept_columns(t), *carried_columns(t, stored)]))
+    if not columns:
+        return images
+    before = rows_by_id(table, t, row_ids, columns)
+    return carry(t, before, keep_vectors(t, before, images), stored)
 
 
 def _json(fragment: Any) -> str:
