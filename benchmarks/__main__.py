@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-ALL = ("startup", "small_writes", "many_writers", "many_tables", "load_local", "embed")
+ALL = (
+    *("startup", "small_writes", "many_writers", "many_tables", "load_local", "embed"),
+    *("load_spark", "load_memory"),
+)
 
 
 def main(names: list[str]) -> None:

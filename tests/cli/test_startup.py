@@ -39,6 +39,6 @@ def test_wrong_usage_is_told_without_importing_anything_heavy() -> None:
 
 
 def test_reads_import_neither_spark_nor_what_draws_tables(graph: Path) -> None:
-    unneeded = {"pyspark", "rich", "pydantic", "lark", "pandas"}
+    unneeded = {"pyspark", "rich", "pydantic", "lark", "yaml"}
     for verb in ("snapshot", "branch list", "commit list"):
         assert not imported(*verb.split(), graph) & unneeded

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -41,6 +42,10 @@ MERGED = [
     {"edge": "WorksAt", "from": "dora", "to": "acme"},
 ]
 NOTES = [{"type": "Note", "data": {"title": "second"}}]
+DORA = {"Person": [{"name": "dora", "age": 50}]}
+DORA_AND_ACME = {**DORA, "Company": [{"name": "acme", "city": "Chur"}]}
+DORA_WORKS = {"WorksAt": [{"from": "dora", "to": "acme"}]}
+NOTE = {"Note": [{"title": "second"}]}
 
 
 def unobserved(_: str) -> None:
@@ -155,6 +160,23 @@ def load(mode: str, lines: list[dict[str, Any]]) -> Callable[[Any], object]:
     return lambda graph: graph.load([raw], mode=mode)
 
 
+def bulk(
+    mode: str, nodes: dict[str, list[dict[str, Any]]], edges: dict[str, list[dict[str, Any]]] | None = None
+) -> Callable[[Any], object]:
+    """A load that goes the way of large ones, one task at a time, so that its requests have an order."""
+
+    def act(graph: Any) -> None:
+        import pyarrow as pa
+
+        os.environ["OMNIGRAPH_THREADS"] = "1"
+        tables = [
+            {name: pa.Table.from_pylist(rows) for name, rows in (given or {}).items()} for given in (nodes, edges)
+        ]
+        graph.load(nodes=tables[0], edges=tables[1], mode=mode, engine="local")
+
+    return act
+
+
 def on_review(graph: Any) -> None:
     graph.upsert(person("dora"), branch="review")
 
@@ -234,6 +256,11 @@ def after_transaction(state: State) -> None:
 def after_load_merge(state: State) -> None:
     add_person(state, "dora", 50)
     put(state, "Company", "acme", {"name": "acme", "city": "Chur"})
+    add_edge(state, "WorksAt", "dora", "acme")
+
+
+def after_bulk_append(state: State) -> None:
+    add_person(state, "dora", 50)
     add_edge(state, "WorksAt", "dora", "acme")
 
 

@@ -181,7 +181,7 @@ def _found(names: Sequence[str]) -> list[str]:
 
     files: list[str] = []
     for name in names:
-        files += [STDIN] if name == STDIN else [file.path for file in find_files(name)]
+        files += [STDIN] if name == STDIN else [file.name for file in find_files(name)]
     if files.count(STDIN) > 1:
         raise UsageError(detail="stdin (-) can be read once only.")
     return files

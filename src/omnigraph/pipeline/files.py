@@ -21,10 +21,13 @@ COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 @dataclass(frozen=True)
 class InputFile:
-    """`path` is a local path or an s3:// URI; that is also what users read in messages."""
+    """`path` is an absolute local path or an s3:// URI, so that it means the same to every process; `name` is what
+    users typed and read.
+    """
 
     path: str
     size_bytes: int
+    name: str
 
     @property
     def compression(self) -> str | None:
@@ -45,7 +48,7 @@ def find_files(path: str | os.PathLike[str]) -> list[InputFile]:
     elif "://" in text:
         raise UsageError(detail=f"input is read from local files and from s3://, not from {text}.")
     else:
-        found = [InputFile(p, os.path.getsize(p)) for p in _local_files(text)]
+        found = [InputFile(os.path.abspath(p), os.path.getsize(p), p) for p in _local_files(text)]
     if not found:
         raise UsageError(detail=f"there is no file {text}.")
     return found
@@ -100,7 +103,8 @@ def _remote_files(uri: str) -> list[InputFile]:
         if all(map(_is_data, e["path"].removeprefix(prefix).strip("/").split("/")))
         and (fixed == key or fnmatch.fnmatchcase(e["path"], key))
     ]
-    return [InputFile(f"s3://{bucket}/{e['path']}", e["size"]) for e in sorted(wanted, key=lambda e: e["path"])]
+    uris = [(f"s3://{bucket}/{e['path']}", e["size"]) for e in sorted(wanted, key=lambda e: e["path"])]
+    return [InputFile(uri, size, uri) for uri, size in uris]
 
 
 def _head(store: Any, key: str) -> Any:

@@ -93,12 +93,15 @@ def _amounts(raw: bytes) -> tuple[int, int]:
 
 
 class LocalRunner:
-    """Threads of this process: the work is Arrow's, numpy's and Lance's, which leave Python's lock alone."""
+    """Threads of this process: the work is Arrow's, numpy's and Lance's, which leave Python's lock alone.
+
+    OMNIGRAPH_THREADS says how many; by default one per processor.
+    """
 
     engine = "local"
 
     def __init__(self, *, parallelism: int | None = None, watcher: Watcher | None = None) -> None:
-        self.parallelism = parallelism or os.cpu_count() or 1
+        self.parallelism = parallelism or int(os.environ.get("OMNIGRAPH_THREADS", "0")) or os.cpu_count() or 1
         self._watcher = watcher or Silent()
 
     def run(self, work: str, tasks: Sequence[Task], *, stage: str) -> list[Any]:

@@ -81,17 +81,23 @@ class Inputs:
         total = total_bytes(self.files)
         for i, (_, given) in enumerate(self.tables):
             if i in self.found:
-                total += total_bytes(self.found[i]) * PACKED.get(self.sources[i].kind, 1)
+                total += total_bytes(self.found[i])
             elif hasattr(given, "nbytes"):
                 total += given.nbytes
         return total
 
     @property
+    def unpacked_bytes(self) -> int:
+        """About what the inputs take once they are read."""
+        packed = [(total_bytes(f), PACKED.get(self.sources[i].kind, 1)) for i, f in self.found.items()]
+        return self.size_bytes + sum(size * (times - 1) for size, times in packed)
+
+    @property
     def first_name(self) -> str | None:
         """The file that a quarantine may be named after."""
         if self.files:
-            return self.files[0].path
-        return next((files[0].path for files in self.found.values()), None)
+            return self.files[0].name
+        return next((files[0].name for files in self.found.values()), None)
 
 
 def _type(known: Mapping[str, EntityType], kind: str, name: str) -> EntityType:
@@ -160,7 +166,7 @@ def _require_possible(inputs: Inputs, engine: str) -> None:
 
 
 def _job(runner: Runner, staging: Staging, view: View, inputs: Inputs, *, mode: str, engines: Engines) -> Job:
-    size = piece_bytes(inputs.size_bytes, runner.parallelism)
+    size = piece_bytes(inputs.unpacked_bytes, runner.parallelism)
     pieces: list[Piece] = list(envelope_pieces(inputs.files, size=size))
     for i, (t, given) in enumerate(inputs.tables):
         about = inputs.sources[i]
@@ -178,7 +184,7 @@ def _job(runner: Runner, staging: Staging, view: View, inputs: Inputs, *, mode: 
         view.schema,
         numbered(_with_ulids(pieces)),
         mode=mode,
-        size_bytes=inputs.size_bytes,
+        size_bytes=inputs.unpacked_bytes,
         existing_rows=held,
     )
 

@@ -55,7 +55,7 @@ def table_pieces(t: EntityType, source: TableSource, files: Sequence[InputFile],
 def staged_pieces(t: EntityType, source: TableSource, names: Sequence[tuple[str, int]]) -> Iterator[Piece]:
     """Pieces of tables that lie in the staging area, as a program gave them. `names` come with their bytes."""
     for name, size in names:
-        segment = {"source": source.path, "staged": name, "bytes": size}
+        segment = {"source": source.path, "staged": name, "bytes": size, "read": size}
         yield {"kind": "table", "type": t.key, **source.to_json(), "format": "staged", "segments": [segment]}
 
 
@@ -85,13 +85,13 @@ def _grouped(segments: Iterator[dict[str, Any]], size: int) -> Iterator[list[dic
 
 def _line_segments(files: Sequence[InputFile], size: int) -> Iterator[dict[str, Any]]:
     for file in files:
-        about = {"source": file.path, "path": file.path, "size": file.size_bytes}
+        about = {"source": file.name, "path": file.path, "size": file.size_bytes}
         if file.compression is not None:
-            yield {**about, "compression": file.compression, "bytes": 4 * file.size_bytes}
+            yield {**about, "compression": file.compression, "bytes": 4 * file.size_bytes, "read": file.size_bytes}
             continue
         for start in range(0, file.size_bytes, size):
             stop = min(start + size, file.size_bytes)
-            yield {**about, "start": start, "stop": stop, "bytes": stop - start}
+            yield {**about, "start": start, "stop": stop, "bytes": stop - start, "read": stop - start}
 
 
 def _table_segments(
@@ -99,7 +99,7 @@ def _table_segments(
 ) -> Iterator[dict[str, Any]]:
     kind = source.kind
     for file in files:
-        about = {"source": file.path, "path": file.path, "size": file.size_bytes}
+        about = {"source": file.name, "path": file.path, "size": file.size_bytes}
         if kind == "csv":
             yield from _csv_segments(t, source, file, about, size)
             continue
@@ -111,7 +111,8 @@ def _table_segments(
         step = max(1, size // each)
         for first in range(0, parts, step):
             last = min(first + step, parts)
-            yield {**about, "first": first, "last": last, "bytes": each * (last - first)}
+            share = file.size_bytes * (last - first) // parts
+            yield {**about, "first": first, "last": last, "bytes": each * (last - first), "read": share}
 
 
 def _csv_segments(
@@ -126,11 +127,13 @@ def _csv_segments(
     fields_of(t, header, source.renamed(), source.skip)
     shape = {**about, "header": header}
     if file.compression is not None or options.get("multiline") == "true":
-        yield {**shape, "compression": file.compression, "skip_header": after > 0, "bytes": 4 * file.size_bytes}
+        whole = {"compression": file.compression, "skip_header": after > 0}
+        yield {**shape, **whole, "bytes": 4 * file.size_bytes, "read": file.size_bytes}
         return
     for start in range(after, file.size_bytes, size):
         stop = min(start + size, file.size_bytes)
-        yield {**shape, "start": start, "stop": stop, "after_header": after, "bytes": stop - start}
+        size_bytes = stop - start
+        yield {**shape, "start": start, "stop": stop, "after_header": after, "bytes": size_bytes, "read": size_bytes}
 
 
 class _readable:

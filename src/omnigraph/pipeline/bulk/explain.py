@@ -7,6 +7,7 @@ is there; equal digests are checked to be equal texts on the way.
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,13 +41,15 @@ class Places:
         """The first line of every segment in the whole input, and its source with the lines of it that come before."""
         starts, about = [], []
         total = 0
-        seen: dict[str, int] = {}
+        # One file may feed several types, and is then read once for each.
+        seen: Counter[tuple[str, str]] = Counter()
         for piece, counts in zip(self.pieces, self.segments, strict=True):
             for segment, count in zip(piece["segments"], counts, strict=True):
                 source = segment["source"]
+                reading = (piece.get("type", ""), source)
                 starts.append(total)
-                about.append((source, seen.get(source, 0)))
-                seen[source] = seen.get(source, 0) + count
+                about.append((source, seen[reading]))
+                seen[reading] += count
                 total += count
         return starts, about
 

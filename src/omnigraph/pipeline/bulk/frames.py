@@ -28,7 +28,12 @@ def is_frame(value: Any) -> bool:
 
 def stage_frame(staging: Staging, frame: Any) -> list[tuple[str, int]]:
     """The names and sizes of the staged tables that hold the frame's rows, in the order of its partitions."""
-    frame.sparkSession.dataSource.register(_source())
+    from pyspark.sql import SparkSession
+
+    # Spark looks a source up in the session that is active, which need not be the frame's own.
+    source = _source()
+    for session in {id(s): s for s in (frame.sparkSession, SparkSession.getActiveSession()) if s is not None}.values():
+        session.dataSource.register(source)
     listing = f"frame-{secrets.token_hex(5)}"
     about = orjson.dumps(staging.to_json()).decode()
     try:

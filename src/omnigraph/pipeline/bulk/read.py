@@ -228,7 +228,7 @@ def _staged(context: Context, piece: Mapping[str, Any], found: Found) -> dict[st
         "sent": sender.send(staging, "in"),
         "rejected": _rejects(context, found.rejected),
         "rows_done": sum(t["rows"] for t in types.values()),
-        "bytes_done": sum(segment["bytes"] for segment in piece["segments"]),
+        "bytes_done": sum(segment["read"] for segment in piece["segments"]),
     }
 
 
