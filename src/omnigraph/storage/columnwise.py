@@ -84,18 +84,18 @@ def write_columns(
 def _secure(location: Location, pin: Pin, file: dict[str, Any]) -> None:
     """Move a fork's file to its root table's folder, and sync."""
     if pin.fork is not None:
-        old, new = (location.join(folder, "data", file["path"]) for folder in (pin.path, pin.root))
+        import obstore
+        from obstore.exceptions import BaseError
+
         try:
             if location.is_local:
-                os.rename(old, new)
+                os.rename(*(location.join(folder, "data", file["path"]) for folder in (pin.path, pin.root)))
             else:
-                import obstore
-
-                store = open_store(location, pin.root)
                 inner = pin.path.removeprefix(f"{pin.root}/")
-                obstore.rename(store, f"{inner}/data/{file['path']}", f"data/{file['path']}")
-        except OSError as error:
-            raise StorageError(doing=f"writing {new}", detail=str(error)) from error
+                names = f"{inner}/data/{file['path']}", f"data/{file['path']}"
+                obstore.rename(open_store(location, pin.root), *names)
+        except (BaseError, OSError) as error:
+            raise StorageError(doing=f"writing columns of {pin.path}", detail=str(error)) from error
     if location.is_local:
         durable.sync_files(durable.new_files(location.join(pin.root), [{"id": 0, "files": [file]}]))
 
