@@ -238,8 +238,8 @@ class InvalidFilter(InputError):
     condition = "invalid_filter"
     text = "the filter {filter!r} can't be used on {table_key}: {detail}"
     remedy_text = (
-        "Compare properties with values, as in: age >= 30 AND name = 'Ada'. Text stands in single quotes, a property whose "
-        "name is a word of SQL in backticks."
+        "Compare properties with values, as in: age >= 30 AND name = 'Ada'. Text stands in single quotes, a property "
+        "whose name is a word of SQL in backticks."
     )
 
 
@@ -445,8 +445,8 @@ class EmbeddingMismatch(EmbeddingError):
     condition = "embedding_mismatch"
     text = "{column} can't be filled by {provider}: {detail}."
     remedy_text = (
-        "Choose a provider and a model that fit the schema, or declare another vector property; nothing was written for "
-        "this one."
+        "Choose a provider and a model that fit the schema, or declare another vector property; nothing was written "
+        "for this one."
     )
 
     @property
@@ -460,7 +460,7 @@ class EmbeddingFailed(EmbeddingError):
 
     condition = "embedding_failed"
     text = "the embedding provider {provider} failed with the model {model}: {detail}."
-    remedy_text = "Look at the message; then run the same command again: vectors that were committed are not made twice."
+    remedy_text = "Look at the message and run the same command again: vectors that were committed are not made twice."
 
 
 # ---- store -----------------------------------------------------------------------------------------------------------

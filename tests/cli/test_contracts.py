@@ -33,8 +33,9 @@ def test_load(done: Cli, empty: Path) -> None:
     document = done("load", empty, "--data", "people.jsonl", "--mode", "append", "--as", "anna", "--json").json
     assert set(document) == {
         *("branch", "mode", "commit", "inserted", "updated", "deleted", "lines", "rejected", "rejected_by_rule"),
-        *("quarantine", "repeated"),
+        *("quarantine", "repeated", "engine"),
     }
+    assert document["engine"] == "local"
     assert document["branch"] == "main"
     assert document["mode"] == "append"
     assert document["inserted"] == {"node:Person": 2, "edge:Knows": 1}

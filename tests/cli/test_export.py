@@ -120,7 +120,7 @@ def test_a_folder_is_what_ends_in_a_slash_or_is_one_or_has_another_format(
         result = done("export", graph, "--out", out, *options)
         assert Path(out, "_export.json").is_file()
         assert f"→ exporting to {graph.parent / out.rstrip('/')}\n" in result.err
-        assert "→ engine local: 0.0 MiB are less than a JVM is worth\n" in result.err
+        assert "→ engine local: starting a JVM would take longer than the work\n" in result.err
         assert re.search(r"writing (jsonl|parquet): 2 tasks, 3 rows, .* s\n", result.err)
         assert "exported 3 entities of commit" in result.out
     assert pq.read_table("tables/nodes/Person").num_rows == 2

@@ -47,7 +47,7 @@ def test_plan_shows_files_and_columns(done: Cli, file: Path) -> None:
     shown = done("pipeline", "plan", "p.yaml").out
     assert "full_name → name, age" in shown
     assert "a → from, b → to" in shown
-    assert "engine local: 0.0 MiB are less than a JVM is worth" in shown
+    assert "engine local: starting a JVM would take longer than the work" in shown
     document = done("pipeline", "plan", "p.yaml", "--json").json
     assert list(document) == [
         *("file", "graph", "creates_graph", "branch", "mode", "on_error", "engine", "steps", "targets", "data"),
@@ -69,7 +69,7 @@ def test_run_creates_loads_and_says_where(done: Cli, file: Path) -> None:
     shown = done("pipeline", "run", "p.yaml", "--as", "anna")
     assert shown.err.splitlines()[:2] == [
         f"→ creating and loading {file.parent / 'g'} (branch main)",
-        "→ engine local: 0.0 MiB are less than a JVM is worth",
+        "→ engine local: starting a JVM would take longer than the work",
     ]
     assert re.search(r"^reading: \d tasks, 6 rows, .* s$", shown.err, re.MULTILINE)
     assert re.search(r"^node:Person +4 +0 +0$", shown.out, re.MULTILINE)

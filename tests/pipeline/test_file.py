@@ -323,7 +323,7 @@ def test_a_plan_shows_files_bytes_columns_and_steps_and_writes_nothing(folder: P
     before = sorted(folder.rglob("*"))
     plan = plan_pipeline("home/p.yaml")
     assert plan.steps == ("create the graph with people.pg", "load Person, Follows in one commit")
-    assert plan.engine == "local: 0.0 MiB are less than a JVM is worth"
+    assert plan.engine == "local: starting a JVM would take longer than the work"
     person, follows = plan.targets
     assert person.files is not None
     assert person.columns is not None

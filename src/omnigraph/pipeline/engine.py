@@ -35,7 +35,7 @@ class Engines:
         if self.session is not None or active_session() is not None:
             return "spark", "a session is running"
         if work_bytes is not None and work_bytes < SMALL_BYTES:
-            return "local", f"{work_bytes / 2**20:.1f} MiB are less than a JVM is worth"
+            return "local", "starting a JVM would take longer than the work"
         size = "of unknown size" if work_bytes is None else f"of {work_bytes / 2**20:.0f} MiB"
         return "spark", f"work {size}"
 

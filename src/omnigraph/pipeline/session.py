@@ -116,10 +116,7 @@ def _is_submitted() -> bool:
 def _defaults(settings: SparkSettings) -> dict[str, str]:
     """What a started session gets unless the user says otherwise."""
     master = settings.master or DEFAULT_MASTER
-    found = {
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.python.filterPushdown.enabled": "true",
-    }
+    found = {"spark.ui.showConsoleProgress": "false"}
     if master.startswith("local"):
         found |= {
             "spark.ui.enabled": "false",

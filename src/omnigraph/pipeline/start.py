@@ -30,7 +30,7 @@ from omnigraph.pipeline.bulk.frames import is_frame, stage_frame
 from omnigraph.pipeline.bulk.job import Job
 from omnigraph.pipeline.bulk.load import BulkLoad
 from omnigraph.pipeline.bulk.staging import Staging, new_staging
-from omnigraph.pipeline.engine import Engines
+from omnigraph.pipeline.engine import SMALL_BYTES, Engines
 from omnigraph.pipeline.files import InputFile, find_files, total_bytes
 from omnigraph.pipeline.load import LocalLoad, checked_options, quarantine_path, read_load
 from omnigraph.pipeline.runner import Runner
@@ -143,6 +143,8 @@ def started_load(
     remote = any("://" in os.fspath(one) for one in inputs.records if isinstance(one, str | os.PathLike))
     if name == "local" and not inputs.tables and not remote and (size is None or size <= IN_MEMORY_BYTES):
         engines.watcher.engine(*engines.choose(work_bytes=size, requested=engine))
+        if size is None or size >= SMALL_BYTES:
+            engines.watcher.stage("loading", tasks=1)
         yield read_load(source, view.schema, mode=mode, on_error=on_error, quarantine=quarantine)
         return
     aside = quarantine_path(inputs.first_name, quarantine) if on_error == "quarantine" else None
