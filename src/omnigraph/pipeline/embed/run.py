@@ -70,7 +70,7 @@ def embed(
         model=options.model,
         batch=options.batch,
     )
-    found = _survey(state, units, engines, options)
+    found = _survey(state, units, _surveyor(engines, engine), options)
     told = _Told(branch, found)
     pending = [f for f in found if f.chunks]
     if pending:
@@ -99,8 +99,8 @@ def _require_ready(pending: Sequence[Found], options: EmbedOptions) -> None:
 # ---- survey ----------------------------------------------------------------------------------------------------------
 
 
-def _survey(state: View, units: Sequence[Unit], engines: Engines, options: EmbedOptions) -> list[Found]:
-    """Look through the tables. In this process, unless a session is running: who has nothing to do gets no JVM."""
+def _survey(state: View, units: Sequence[Unit], runner: Runner, options: EmbedOptions) -> list[Found]:
+    """Look through the tables."""
     chunk_rows = min(work.CHUNK_ROWS, options.commit_every or work.CHUNK_ROWS)
     tasks: list[dict[str, Any]] = []
     owners: list[int] = []
@@ -113,13 +113,14 @@ def _survey(state: View, units: Sequence[Unit], engines: Engines, options: Embed
                 more = {"fragments": list(part.fragments), "everything": options.everything, "chunk_rows": chunk_rows}
                 tasks.append({**task, **more})
                 owners.append(number)
-    results = _surveyor(engines).run("omnigraph.pipeline.embed.work:survey", tasks, stage="looking for texts")
+    results = runner.run("omnigraph.pipeline.embed.work:survey", tasks, stage="looking for texts")
     return [_found(unit, [r for o, r in zip(owners, results, strict=True) if o == n]) for n, unit in enumerate(units)]
 
 
-def _surveyor(engines: Engines) -> Runner:
+def _surveyor(engines: Engines, engine: str | None) -> Runner:
+    """This process, unless a session is running: who has nothing to do gets no JVM."""
     if engines.session is not None or active_session() is not None:
-        return engines.runner(work_bytes=None)
+        return engines.runner(work_bytes=None, requested=engine)
     return LocalRunner(watcher=engines.watcher)
 
 
