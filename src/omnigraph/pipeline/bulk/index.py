@@ -24,6 +24,7 @@ class Index:
         self.order = order
         self.first = first
         self.second = np.ascontiguousarray(rows[order, 1])
+        self._starts: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.first)
@@ -34,7 +35,7 @@ class Index:
         if len(self) == 0 or len(keys) == 0:
             return found
         wanted, second = np.ascontiguousarray(keys[:, 0]), keys[:, 1]
-        at = np.searchsorted(self.first, wanted)
+        at = self._places(wanted)
         active = np.flatnonzero(at < len(self))
         # One turn, except where two digests agree in their first half only.
         while len(active):
@@ -46,6 +47,21 @@ class Index:
             at[active] += 1
             active = active[at[active] < len(self)]
         return found
+
+    def _places(self, wanted: np.ndarray) -> np.ndarray:
+        """Where each digest would stand, as `searchsorted` says; digests are spread evenly, so a guess is near."""
+        bits = max(1, min(22, len(self).bit_length()))
+        shift = np.uint64(64 - bits)
+        if self._starts is None:
+            self._starts = np.searchsorted(self.first >> shift, np.arange(2**bits, dtype=np.uint64)).astype(np.int64)
+        at: np.ndarray = self._starts[wanted >> shift]
+        last = len(self) - 1
+        behind = np.flatnonzero((at <= last) & (self.first[np.minimum(at, last)] < wanted))
+        while len(behind):
+            at[behind] += 1
+            here = at[behind]
+            behind = behind[(here <= last) & (self.first[np.minimum(here, last)] < wanted[behind])]
+        return at
 
     def groups(self) -> np.ndarray:
         """For each row, as it came in, the number of the first row with the same digest: its own if it is the first."""
