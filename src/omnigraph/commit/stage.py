@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CHECK_FILES_AFTER_S = 60
 """Work that waited longer than this for its ticket looks whether its files are still there."""
 REMEMBERED_IDS_MOST = 64
+FORK_TRIES_MOST = 3
 PREPARED_MOST_S = 3 * 24 * 3600
 """Work older than this is prepared again: cleanup may remove unreferenced files after seven days."""
 
@@ -168,9 +169,19 @@ def work_on(view: View, t: EntityType) -> tuple[Pin, LanceDataset, edit.Editor]:
     pin = view.pins[t.id]
     handle = view.tables.open(pin, table_key=t.key)
     if not view.owns(pin):
-        name = f"{view.head.incarnation}-{view.head.epoch + 1}-{secrets.token_hex(4)}"
-        pin, handle = edit.fork_table(view.tables.location, pin, handle, name=name)
+        pin, handle = _forked(view, pin, handle)
     return pin, handle, edit.Editor(view.tables.location, pin, handle, t)
+
+
+def _forked(view: View, pin: Pin, handle: LanceDataset) -> tuple[Pin, LanceDataset]:
+    for turn in range(1, FORK_TRIES_MOST + 1):
+        name = f"{view.head.incarnation}-{view.head.epoch + 1}-{secrets.token_hex(4)}"
+        try:
+            return edit.fork_table(view.tables.location, pin, handle, name=name)
+        except edit.ForkTaken:
+            if turn == FORK_TRIES_MOST:
+                raise
+    raise AssertionError("unreachable")
 
 
 def fold_step(view: View, handle: LanceDataset, *, touched: Set[int]) -> Callable[[LanceDataset], Transaction] | None:

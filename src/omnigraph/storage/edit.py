@@ -35,6 +35,10 @@ ROWS_PER_FRAGMENT = 200_000
 """Small enough that a one-row update of a fragment commits in milliseconds, large enough to scan well."""
 
 
+class ForkTaken(StorageError):
+    """A fork of that name is there, whole or not. Names are random: with another one it goes through."""
+
+
 class Editor:
     """Builds transactions for one table or fork at one exact version."""
 
@@ -197,7 +201,13 @@ def fragment_files(location: Location, pin: Pin, table: LanceDataset, fragment: 
 
 def fork_table(location: Location, pin: Pin, table: LanceDataset, *, name: str) -> tuple[Pin, LanceDataset]:
     """A private line of the table for one branch, from exactly the pinned version. `name` must never have been used."""
-    table.create_branch(name, pin.version)
+    try:
+        table.create_branch(name, pin.version)
+    except (OSError, ValueError, RuntimeError) as error:
+        if "already exists" not in str(error):
+            raise
+        # The store lost its answer and Lance asked again; how far the first request came is not known.
+        raise ForkTaken(doing=f"forking {pin.path}", detail=str(error)) from error
     forked = Pin(table=pin.table, incarnation=pin.incarnation, fork=name, version=pin.version)
     uri = location.join(forked.path)
     if location.is_local:
