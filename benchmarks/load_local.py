@@ -61,7 +61,7 @@ def _parse(path: Path) -> float:
 def _load(path: Path, uri: str) -> float:
     graph = og.init(uri, SCHEMA)
     started = time.perf_counter()
-    result = graph.load(path, mode="append")
+    result = graph.load(path, mode="append", engine="local")
     taken = time.perf_counter() - started
     assert sum(result.inserted.values()) == LINES
     return taken
