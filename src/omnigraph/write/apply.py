@@ -52,7 +52,7 @@ class Applied:
 
 _Worked = tuple[TableWork | None, tuple[int, int, int]]
 """The work on one table, and how many rows it inserts, updates and deletes."""
-SIDE_BY_SIDE_ROWS = 20_000
+SIDE_BY_SIDE_ROWS, SIDE_BY_SIDE_TYPES = 20_000, 16
 
 
 def apply_deltas(view: View, deltas: Mapping[str, TypeDelta]) -> Applied:
@@ -72,10 +72,11 @@ def apply_deltas(view: View, deltas: Mapping[str, TypeDelta]) -> Applied:
 
 
 def _worked(view: View, deltas: list[TypeDelta]) -> Iterable[_Worked]:
-    """The work of each type. Lance writes outside of Python's lock, so large types are done side by side."""
-    if len(deltas) < 2 or sum(d.rows.num_rows for d in deltas) < SIDE_BY_SIDE_ROWS:
+    """The work of each type. Lance writes outside of Python's lock, so large types, and many, are done side by side."""
+    few = len(deltas) < SIDE_BY_SIDE_TYPES and sum(d.rows.num_rows for d in deltas) < SIDE_BY_SIDE_ROWS
+    if len(deltas) < 2 or few:
         return [_work(view, d) for d in deltas]
-    with ThreadPoolExecutor(max_workers=min(len(deltas), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(deltas), 2 * (os.cpu_count() or 1))) as pool:
         return list(pool.map(lambda d: _work(view, d), deltas))
 
 
