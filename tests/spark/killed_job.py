@@ -1,0 +1,30 @@
+"""The driver of `test_killed`: three loads, one after the other, on executors of their own; it tells how far it is."""
+
+from __future__ import annotations
+
+import sys
+
+import omnigraph as og
+from omnigraph.pipeline.bulk import cut
+from omnigraph.pipeline.session import SparkSettings, spark_session
+
+
+def main(uri: str, folder: str) -> None:
+    conf = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "50ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.1",
+        "spark.executor.memory": "512m",
+    }
+    spark = spark_session(SparkSettings(master="local-cluster[2,1,1024]", conf=conf))
+    cut.PIECE_BYTES = (40_000, 40_000)
+    graph = og.open(uri, spark=spark)
+    for name in ("worker", "executor", "driver"):
+        print(f"loading {name}", flush=True)
+        done = graph.load(f"{folder}/{name}.jsonl", mode="append", engine="spark")
+        print(f"loaded {name} {sum(done.inserted.values())}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
