@@ -10,8 +10,8 @@ SCALE ?= 1
 demo: $(READY)            ## show what omnigraph does: load a million edges on Spark, with dirt; SCALE= for more or fewer
 	$(BIN)/omnigraph demo --scale $(SCALE)
 
-test: $(READY)            ## the whole test suite
-	$(BIN)/python -m pytest
+test: $(READY)            ## the whole test suite, two files at a time
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -29,6 +29,7 @@ soak: $(READY)            ## many processes under random kills, stops and lost a
 	$(BIN)/python -m tests.contention.soak
 
 bench: $(READY)           ## every claim of speed, as a ratio measured in one run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python -m benchmarks
 
 $(READY): pyproject.toml

@@ -3,6 +3,30 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
+
+import pytest
+
+COUNTS = pytest.StashKey[list[dict[str, Any]]]()
+"""What the workers of a parallel run say of their fault injection, for the line at its end."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    counts = getattr(node, "workeroutput", {}).get("faults")
+    if counts:
+        node.config.stash.setdefault(COUNTS, []).append(counts)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    found = config.stash.get(COUNTS, [])
+    if not found:
+        return
+    runs, violations = (sum(counts[name] for counts in found) for name in ("runs", "violations"))
+    terminalreporter.write_line(f"fault injection: {runs} runs, {violations} violations (all of it: make torture)")
+    for counts in found:
+        if counts["not_run"]:
+            terminalreporter.write_line(f"NOT RUN: faults at file system calls, because of {counts['not_run']}")
 
 
 def pytest_configure() -> None:

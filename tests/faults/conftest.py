@@ -22,6 +22,17 @@ def ledger(pytestconfig: pytest.Config) -> list[Report]:
     return pytestconfig.stash.setdefault(LEDGER, [])
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of a parallel run hands its counts over; `tests/conftest.py` adds them up."""
+    reports = session.config.stash.get(LEDGER, [])
+    if reports and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["faults"] = {
+            "runs": sum(len(report.results) for report in reports),
+            "violations": sum(len(report.violations) for report in reports),
+            "not_run": session.config.stash.get(NOT_RUN, ""),
+        }
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     reports = config.stash.get(LEDGER, [])
     if reports:
