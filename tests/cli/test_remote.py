@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,29 @@ def test_a_bucket_that_does_not_exist_is_told_in_a_sentence(cli: Cli, bucket: st
     assert result.code == 1
     assert result.error["condition"] == "graph_not_found"
     assert result.error["remedy"]
+
+
+def test_inputs_and_graph_on_s3_load_as_from_a_disk(done: Cli, graph: Path, bucket: str, folder: Path) -> None:
+    """Records, a packed file and tables from a bucket; a graph in a bucket takes the same way."""
+    import boto3
+
+    client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"], region_name="us-east-1")
+    name = bucket.removeprefix("s3://")
+    client.put_object(Bucket=name, Key="in/a.jsonl", Body=Path("people.jsonl").read_bytes())
+    client.put_object(Bucket=name, Key="in/b.jsonl.gz", Body=gzip.compress(BOB.replace("Bob", "Carl").encode()))
+    client.put_object(Bucket=name, Key="in/_ignored.jsonl", Body=b"no record")
+    client.put_object(Bucket=name, Key="tables/more.csv", Body=b"name\nDora\nEve\n")
+    client.put_object(Bucket=name, Key="tables/knows.csv", Body=b"from,to\nDora,Eve\n")
+    tables = (
+        *("--nodes", f"Person={bucket}/tables/more.csv"),
+        *("--edges", f"Knows={bucket}/tables/knows.csv"),
+    )
+    uri = f"{bucket}/other"
+    for target in (folder / "local", uri):
+        done("init", target, "--schema", "people.pg")
+        loaded = done("load", target, "--data", f"{bucket}/in/*", "--mode", "merge", *tables, "--json").json
+        assert loaded["inserted"]["node:Person"] == 5
+    shown = [done("export", target, "--type", "Person").out for target in (folder / "local", uri)]
+    assert shown[0] == shown[1]
+    left = client.list_objects_v2(Bucket=name, Prefix="other/__staging")
+    assert left["KeyCount"] == 0

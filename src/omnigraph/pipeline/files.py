@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import io
 import os
 import re
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.objects import open_store
 
+REMOTE_BUFFER_BYTES = 1 << 20
 COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
@@ -153,14 +155,44 @@ def open_input(path: str) -> Any:
             return pa.memory_map(path)
         except OSError as error:
             raise FileUnreadable(path=path, detail=str(error)) from error
-    import obstore
-    from obstore.exceptions import BaseError
+    return pa.PythonFile(io.BufferedReader(_Remote(path), REMOTE_BUFFER_BYTES), mode="r")
 
-    bucket, _, key = path.removeprefix("s3://").partition("/")
-    try:
-        return pa.PythonFile(obstore.open_reader(_store(f"s3://{bucket}"), key), mode="r")
-    except (BaseError, OSError) as error:
-        raise FileUnreadable(path=path, detail=str(error)) from error
+
+class _Remote(io.RawIOBase):
+    """An object of a store as a file that can be read anywhere."""
+
+    def __init__(self, path: str) -> None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        bucket, _, key = path.removeprefix("s3://").partition("/")
+        try:
+            self._size: int = obstore.head(_store(f"s3://{bucket}"), key)["size"]
+        except (BaseError, OSError) as error:
+            raise FileUnreadable(path=path, detail=str(error)) from error
+        self._path = path
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        stop = min(self._at + len(buffer), self._size)
+        found = read_range(self._path, self._at, stop)
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
 
 
 def read_lines(path: str, start: int, stop: int, *, size_bytes: int, ahead_bytes: int = 1 << 20) -> bytes:
