@@ -11,6 +11,13 @@ COUNTS = pytest.StashKey[list[dict[str, Any]]]()
 """What the workers of a parallel run say of their fault injection, for the line at its end."""
 
 
+@pytest.fixture(autouse=True)
+def _no_session_of_other_tests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that is not about Spark is a program of its own: the session of the tests before it is not there."""
+    if "spark" not in request.fixturenames and request.node.path.parent.name != "spark":
+        monkeypatch.setattr("omnigraph.pipeline.engine.active_session", lambda: None)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     counts = getattr(node, "workeroutput", {}).get("faults")
