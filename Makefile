@@ -11,7 +11,7 @@ demo: $(READY)            ## show what omnigraph does: load a million edges on S
 	$(BIN)/omnigraph demo --scale $(SCALE)
 
 test: $(READY)            ## the whole test suite, two files at a time
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -147,6 +148,8 @@ class Staging:
         """Everything of this job. What can't be removed is left to the next load or to cleanup."""
         if self.location.is_local:
             shutil.rmtree(self.path(""), ignore_errors=True)
+            with suppress(OSError):  # not empty: another load is at work
+                os.rmdir(os.path.join(self.location.uri, STAGING))
             return
         import obstore
         from obstore.exceptions import BaseError
@@ -166,10 +169,21 @@ def new_staging(location: Location) -> Staging:
     staging = Staging(location, secrets.token_hex(8))
     with _reported(f"creating {staging.folder}"):
         if location.is_local:
-            os.makedirs(staging.path(""), exist_ok=False)
+            _make_folder(staging.path(""))
             with open(staging.path(_OWNER), "wb") as file:
                 file.write(orjson.dumps(owner.myself()))
     return staging
+
+
+def _make_folder(path: str) -> None:
+    """Another load that ends may remove the empty folder above at the same moment: then once more."""
+    for turn in range(10):
+        try:
+            os.makedirs(path)
+            return
+        except FileNotFoundError:
+            if turn == 9:
+                raise
 
 
 def _sweep(location: Location) -> None:
