@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,79 @@ def outcome(graph: og.Graph, path: Path, aside: Path, *, mode: Any, on_error: An
             # Past the limit the ways may choose others of the same kind.
             told["violations"] = sorted(orjson.dumps(v) for v in violations)
     return {"told": told, "rejects": aside.read_bytes() if aside.exists() else b"", "graph": exported(graph)}
+
+
+# ---- random schemas --------------------------------------------------------------------------------------------------
+
+KINDS = ("String", "I32", "U64", "F64", "Bool", "Date", "DateTime", "[String]", "Vector(2)", "enum(a, b)")
+VALUES: dict[str, tuple[Any, ...]] = {
+    "String": ("x", "y", "", "é'\"\\"),
+    "I32": (0, 7, -3, 2**31),
+    "U64": (0, 2**64 - 1, -1),
+    "F64": (0.0, -0.0, 1.5, 10**400),
+    "Bool": (True, False, 1),
+    "Date": ("2024-02-29", "2023-02-29"),
+    "DateTime": ("2024-01-02T03:04:05Z", "late"),
+    "[String]": ([], ["a", "b"], ["a", None]),
+    "Vector(2)": ([1, 2], [1], [0.5, -0.5]),
+    "enum(a, b)": ("a", "b", "c"),
+}
+
+
+class RandomSchema:
+    """A schema of a few types with random properties and constraints, and lines for it, most of them right."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.nodes = {f"N{i}": self._properties() for i in range(rng.randint(1, 3))}
+        self.keyed = {name for name in self.nodes if rng.random() < 0.6}
+        names = sorted(self.nodes)
+        self.edges = {
+            f"E{i}": (rng.choice(names), rng.choice(names), self._properties()) for i in range(rng.randint(1, 3))
+        }
+        self.text = "\n".join([*map(self._node, names), *map(self._edge, self.edges)])
+
+    def _properties(self) -> dict[str, str]:
+        return {f"p{i}": self._rng.choice(KINDS) for i in range(self._rng.randint(0, 4))}
+
+    def _body(self, properties: dict[str, str], *, ranges: bool) -> str:
+        lines = []
+        for name, kind in properties.items():
+            plain = kind not in ("[String]", "Vector(2)")
+            mark = " @unique" if plain and self._rng.random() < 0.25 else ""
+            lines.append(f"  {name}: {kind}{'?' if self._rng.random() < 0.7 else ''}{mark}")
+            if ranges and kind == "I32" and self._rng.random() < 0.5:
+                lines.append(f"  @range({name}, 0..5)")
+        return "\n".join(lines)
+
+    def _node(self, name: str) -> str:
+        key = "  key: String @key\n" if name in self.keyed else ""
+        return f"node {name} {{\n{key}{self._body(self.nodes[name], ranges=True)}\n}}"
+
+    def _edge(self, name: str) -> str:
+        source, target, properties = self.edges[name]
+        card = self._rng.choice(["", " @card(0..2)", " @card(1..)", " @card(0..1)"])
+        return f"edge {name}: {source} -> {target}{card} {{\n{self._body(properties, ranges=False)}\n}}"
+
+    def line(self) -> bytes:
+        rng = self._rng
+        data: dict[str, Any] = {}
+        if rng.random() < 0.5:
+            name = rng.choice(sorted(self.nodes))
+            data["key" if name in self.keyed else "id"] = f"{name}-{rng.randrange(12)}"
+            return self._filled({"type": name, "data": data}, self.nodes[name])
+        name = rng.choice(sorted(self.edges))
+        source, target, properties = self.edges[name]
+        data["id"] = f"{name}-{rng.randrange(30)}"
+        ends = {"from": f"{source}-{rng.randrange(12)}", "to": f"{target}-{rng.randrange(12)}"}
+        return self._filled({"edge": name, **ends, "data": data}, properties)
+
+    def _filled(self, record: dict[str, Any], properties: dict[str, str]) -> bytes:
+        for name, kind in properties.items():
+            if self._rng.random() < 0.8:
+                right = self._rng.random() < 0.9
+                record["data"][name] = VALUES[kind][0 if right else self._rng.randrange(len(VALUES[kind]))]
+                if right and kind in ("String", "I32", "U64"):
+                    number = self._rng.randrange(6)
+                    record["data"][name] = str(number) if kind == "String" else number
+        return json.dumps(record).encode()

@@ -81,10 +81,9 @@ class Bucket:
 
     def final_nodes(self, n: NodeType) -> tuple[Index, Index]:
         """Ids that the graph will have: those of the input, and those it has by now."""
-        given = self.given.of("id", n.key, width=3)
-        standing = given[self.gone.phases(n.key, given[:, 2]) <= DROPPED]
+        # A row that was dropped proves nothing: the graph has it, or a later row stands for it, if that one counts.
         held = self.existing("id", n)
-        return Index(standing), Index(held[:0] if n.key in self.overwritten else held)
+        return Index(self.rows("id", n)), Index(held[:0] if n.key in self.overwritten else held)
 
 
 def check_bucket(task: Mapping[str, Any]) -> dict[str, Any]:
