@@ -26,6 +26,10 @@ def main(graph: str) -> None:
         if settings["source"] == "write":
             more = people.selectExpr("concat(name, '!') AS name", "age")
             more.write.format("omnigraph").options(graph=graph, type="Person").mode("append").save()
+    if settings.get("load"):
+        more = spark.sql("select concat('p', id) as name, cast(id as int) as age from range(20)")
+        loaded = og.open(graph, spark=spark).load(nodes={"Person": more}, mode="merge")
+        shown["loaded"] = [loaded.engine, loaded.inserted]
     print(json.dumps(shown))
     spark.stop()
 

@@ -137,15 +137,16 @@ def test_an_archive_brings_a_whole_environment(graph: og.Graph, bare: Path, zipp
     assert all("/environment/omnigraph.zip/" in task["omnigraph"] for task in found["tasks"])
 
 
-def test_spark_connect_runs_tasks_and_the_data_source(graph: og.Graph, tmp_path: Path) -> None:
+def test_spark_connect_runs_tasks_the_data_source_and_a_load(graph: og.Graph, tmp_path: Path) -> None:
     (tmp_path / "shipped.py").write_text(SHIPPED)
     found = run(
         graph,
         tmp_path,
-        {"source": "read"},
+        {"source": "read", "load": True},
         SPARK_REMOTE="local[1]",
         PYSPARK_PYTHON=sys.executable,
         PYTHONPATH=str(tmp_path),
     )
     assert found["session"].startswith("pyspark.sql.connect")
     assert found["names"] == ["Ada"]
+    assert found["loaded"] == ["spark", {"node:Person": 20}]

@@ -196,18 +196,20 @@ class SparkRunner:
         found: list[bytes] = []
         for part in _parts(texts):
 
-            def one(number: int, part: list[str] = part) -> bytes:
-                return perform(work, part[number])
-
-            def job(part: list[str] = part, one: Callable[[int], bytes] = one) -> list[bytes]:
+            def job(part: list[str] = part) -> list[bytes]:
                 self._spark.addTag(tag)
-                done = functions.udf(one, "binary")("id").alias("done")
+                done = functions.udf(_numbered(work, part), "binary", useArrow=False)("id").alias("done")
                 rows = self._spark.range(0, len(part), 1, len(part)).select("id", done).collect()
                 return [bytes(row["done"]) for row in sorted(rows, key=lambda row: row["id"])]
 
             found += _watched(job, look=lambda: None, cancel=lambda: self._spark.interruptTag(tag), stage=stage)
             self._watcher.advance(tasks=len(found), rows=0, size_bytes=0)
         return found
+
+
+def _numbered(work: str, texts: list[str]) -> Callable[[int], bytes]:
+    # Without types in its signature: Spark would try to make more of it than a plain function.
+    return lambda number: perform(work, texts[number])
 
 
 def _parts(texts: list[str]) -> list[list[str]]:

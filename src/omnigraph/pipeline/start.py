@@ -82,7 +82,7 @@ class Inputs:
         for i, (_, given) in enumerate(self.tables):
             if i in self.found:
                 total += total_bytes(self.found[i])
-            elif hasattr(given, "nbytes"):
+            elif not is_frame(given) and hasattr(given, "nbytes"):
                 total += given.nbytes
         return total
 
