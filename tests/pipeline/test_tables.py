@@ -193,6 +193,14 @@ def test_a_parquet_quarantine_holds_the_same_as_lines(graph: og.Graph, tmp_path:
     assert json.loads(told[0]["record"]) == {"id": "a", "name": "a", "age": 300}
 
 
+def test_the_load_in_memory_writes_a_parquet_quarantine_too(graph: og.Graph, tmp_path: Path) -> None:
+    aside = tmp_path / "aside.parquet"
+    graph.load([b"nonsense\n"], mode="append", on_error="quarantine", quarantine=aside)
+    assert [(t["line"], t["rule"], t["record"]) for t in pq.read_table(aside).to_pylist()] == [
+        (1, "record", "nonsense")
+    ]
+
+
 def test_the_examples_of_the_page_on_loading_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = (Path(__file__).parents[2] / "docs" / "loading.md").read_text()

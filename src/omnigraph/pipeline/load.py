@@ -12,14 +12,12 @@ not at all.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import orjson
+import pyarrow as pa
 
 from omnigraph.commit.request import Outcome
 from omnigraph.commit.stage import Prepared, View
@@ -28,11 +26,11 @@ from omnigraph.errors import (
     InputError,
     RecordError,
     StaleView,
-    StorageError,
     UsageError,
     Violation,
 )
 from omnigraph.language.schema.model import Schema
+from omnigraph.pipeline.aside import SHAPE, write_aside
 from omnigraph.pipeline.sources import Lines, lines_of
 from omnigraph.results import LoadResult
 from omnigraph.write.apply import apply_deltas
@@ -139,19 +137,11 @@ def quarantine_path(first_file: str | None, given: str | os.PathLike[str] | None
 
 
 def _write_quarantine(path: str, lines: Lines, rejected: tuple[RejectedLine, ...]) -> None:
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".quarantine-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for line in rejected:
-                source, number = lines.place(line.line)
-                file.write(orjson.dumps({"source": source, **line.to_json(), "line": number}) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise StorageError(doing=f"writing rejected lines to {path} (the rest is loaded)", detail=str(error)) from error
+    rows = []
+    for line in rejected:
+        source, number = lines.place(line.line)
+        rows.append({"source": source, **line.to_json(), "line": number})
+    write_aside(path, [pa.Table.from_pylist(rows, SHAPE)])
 
 
 def _placed(error: InputError, lines: Lines) -> InputError:

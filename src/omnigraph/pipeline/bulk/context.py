@@ -26,7 +26,6 @@ class Context:
     schema: Schema
     mode: str
     buckets: int
-    keep_text: bool
 
     def type(self, key: str) -> EntityType:
         return self.types[key]
@@ -39,9 +38,9 @@ class Context:
         return list(self.types).index(key)
 
 
-def stage_context(staging: Staging, schema: Schema, *, mode: str, buckets: int, keep_text: bool) -> dict[str, Any]:
+def stage_context(staging: Staging, schema: Schema, *, mode: str, buckets: int) -> dict[str, Any]:
     """Write the context down; what is returned goes into every task as `context`."""
-    body = {"schema": schema_to_json(schema), "mode": mode, "buckets": buckets, "keep_text": keep_text}
+    body = {"schema": schema_to_json(schema), "mode": mode, "buckets": buckets}
     return {"staging": staging.to_json(), "name": staging.put_json("context", body)}
 
 
@@ -54,4 +53,4 @@ def _context(address: bytes) -> Context:
     place = orjson.loads(address)
     staging = Staging.of(place["staging"])
     body = staging.get_json(place["name"])
-    return Context(staging, schema_from_json(body["schema"]), body["mode"], body["buckets"], body["keep_text"])
+    return Context(staging, schema_from_json(body["schema"]), body["mode"], body["buckets"])

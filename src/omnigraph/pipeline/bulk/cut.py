@@ -16,7 +16,7 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.staging import Staging
 from omnigraph.pipeline.bulk.tables import csv_header, part_count, table_columns
 from omnigraph.pipeline.files import InputFile, find_files
-from omnigraph.pipeline.tabular import FORMATS, TableSource, fields_of
+from omnigraph.pipeline.tabular import CSV_OPTIONS, FORMATS, TableSource, fields_of
 
 PIECE_BYTES = (4 << 20, 48 << 20)
 """The least and the most that one task reads of plain files; formats that are packed count four times."""
@@ -119,7 +119,7 @@ def _csv_segments(
     t: EntityType, source: TableSource, file: InputFile, about: Mapping[str, Any], size: int
 ) -> Iterator[dict[str, Any]]:
     options = source.options
-    unknown = sorted(options.keys() - {"delimiter", "quote", "escape", "header", "null", "encoding", "multiline"})
+    unknown = sorted(options.keys() - set(CSV_OPTIONS))
     if unknown:
         raise UsageError(detail=f"CSV has no option {unknown[0]!r}.")
     with _readable(file):

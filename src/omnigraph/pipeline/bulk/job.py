@@ -81,7 +81,7 @@ class Job:
         self.mode = mode
         rows = size_bytes // ROW_BYTES + existing_rows
         self.buckets = max(1, min(BUCKETS_MOST, max(runner.parallelism, rows // ROWS_PER_BUCKET)))
-        self.context = stage_context(staging, schema, mode=mode, buckets=self.buckets, keep_text=False)
+        self.context = stage_context(staging, schema, mode=mode, buckets=self.buckets)
         self.types = {t.key: t for t in schema.types()}
         self.read: list[Mapping[str, Any]] = []
         self._existing: dict[str, tuple[Any, list[Mapping[str, Any]]]] = {}

@@ -1,23 +1,14 @@
 """The quarantine of a bulk load: every refused line with source, line, rule and reason, as JSON lines or Parquet.
 
-The lines are explained by tasks and staged; the file is put together from the staged parts, one at a time, and appears
-whole or not at all.
+The lines are explained by tasks and staged; the file is put together from the staged parts, one at a time.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any
-
-import orjson
-import pyarrow as pa
 
 from omnigraph.commit.stage import View
-from omnigraph.errors import StorageError
+from omnigraph.pipeline.aside import write_aside
 from omnigraph.pipeline.bulk.existing import pin_json
 from omnigraph.pipeline.bulk.job import PACKAGE, Job, State
 
@@ -54,33 +45,5 @@ def write_quarantine(job: Job, state: State, view: View, path: str | None) -> Co
         by_rule.update(one["by_rule"])
     if by_rule and path is not None:
         parts = [one["table"] for one in done if one["table"] is not None]
-        _put_together(path, (job.staging.get_table(part) for part in parts))
+        write_aside(path, (job.staging.get_table(part) for part in parts))
     return by_rule
-
-
-def _put_together(path: str, tables: Iterator[pa.Table]) -> None:
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".quarantine-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if path.endswith(".parquet"):
-                _parquet(file, tables)
-            else:
-                for table in tables:
-                    file.writelines(orjson.dumps(row) + b"\n" for row in table.to_pylist())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise StorageError(doing=f"writing rejected lines to {path} (the rest is loaded)", detail=str(error)) from error
-
-
-def _parquet(file: Any, tables: Iterator[pa.Table]) -> None:
-    import pyarrow.parquet as pq
-
-    first = next(tables)
-    with pq.ParquetWriter(file, first.schema) as writer:
-        writer.write_table(first)
-        for table in tables:
-            writer.write_table(table)

@@ -34,7 +34,6 @@ from omnigraph.write.validate.fields import check_fields
 from omnigraph.write.validate.unique import texts_of
 
 LINE = "__line"
-FIRST_MOST = 20
 
 
 @dataclass

@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from omnigraph.pipeline.aside import SHAPE
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.explain import Explainer, Places
 from omnigraph.pipeline.bulk.index import Gone
@@ -40,8 +41,7 @@ def reject_piece(task: Mapping[str, Any]) -> dict[str, Any]:
         source, line = places.place(task["piece"], one["line"])
         record = one["record"].decode("utf-8", "backslashreplace")
         told.append({"source": source, "line": line, "rule": one["rule"], "reason": one["reason"], "record": record})
-    shape = pa.schema([("source", pa.string()), ("line", pa.int64())] + [(n, pa.string()) for n in ("rule", "reason")])
-    table = pa.Table.from_pylist(told, shape.append(pa.field("record", pa.large_string())))
+    table = pa.Table.from_pylist(told, SHAPE)
     counts: dict[str, int] = {}
     for one in found:
         counts[one["rule"]] = counts.get(one["rule"], 0) + 1
