@@ -25,6 +25,7 @@ from omnigraph.snapshot import AsOf, Snapshot
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.records import MAIN
+from omnigraph.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,7 @@ class ReadOptions(TypedDict, total=False):
     limit: int | None
 
 
-class Graph:
+class Graph(Upkeep):
     """A graph at one address."""
 
     def __init__(
