@@ -1,0 +1,75 @@
+"""Uncovered drift: a table that moved without the door.
+
+A version above a table's pin belongs to somebody. With a stamp of ours it is the effect of an operation: of a running
+or a dead writer, or a leftover of a decided one, which the next writer restores over. Without a stamp it is drift: some
+Lance client wrote there. Readers never see it, writers refuse the table, and only `repair` publishes or discards it.
+
+A branch answers only for the lines that it owns: its own forks, on main the tables themselves. Nothing is written here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.commit.stage import View
+from omnigraph.commit.stamp import Stamp
+from omnigraph.storage import lancefs
+from omnigraph.storage.history import Step, steps_above
+from omnigraph.storage.records import Pin
+
+UNREADABLE = "unreadable"
+"""Stands among the operations for a version whose transaction is gone or can't be read."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One table whose newest version is not explained by any operation of ours.
+
+    `operations` are the names of Lance's operations between pin and HEAD, one per version, oldest first.
+    """
+
+    table: str
+    table_key: str
+    pin: Pin
+    head_version: int
+    operations: tuple[str, ...]
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def has_stamped(self) -> bool:
+        """Whether versions of ours, leftovers of a decided operation, lie between the pin and HEAD as well."""
+        return any(Stamp.parse(step.stamp) is not None for step in self.steps)
+
+
+def drift_of(view: View, type_id: str) -> Drift | None:
+    """The drift of one table of the branch; None if it has none, or if the branch does not own the table's line."""
+    pin = view.pins[type_id]
+    if not view.owns(pin) or _newest_version(view, pin) == pin.version:
+        return None
+    newest = view.tables.newest(pin)
+    steps = tuple(steps_above(newest, pin.version))
+    if all(Stamp.parse(step.stamp) is not None for step in steps):
+        return None
+    return Drift(
+        table=type_id,
+        table_key=view.table_keys[type_id],
+        pin=pin,
+        head_version=int(newest.version),
+        operations=tuple(step.operation or UNREADABLE for step in steps),
+        steps=steps,
+    )
+
+
+def _newest_version(view: View, pin: Pin) -> int:
+    """Asked of Lance as well: a stranger's cleanup can leave a hole above the pin, where a quick probe stops."""
+    probed = view.tables.newest_version(pin)
+    if probed > pin.version:
+        return probed
+    with lancefs.reading(f"looking for versions of {pin.path}"):
+        return int(view.tables.open(pin).latest_version)
+
+
+def drifts(view: View) -> list[Drift]:
+    """The drift of every table of the branch that has some, in the order of their keys."""
+    found = (drift_of(view, type_id) for type_id in view.pins)
+    return sorted((d for d in found if d is not None), key=lambda d: d.table_key)

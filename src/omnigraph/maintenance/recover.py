@@ -1,0 +1,126 @@
+"""Recover: see which operations are undecided, and settle those whose writers are dead.
+
+1. list     tickets of epochs that no head has reached, and in a graph of an older format the intents of its programs
+2. settle   each whose writer is provably gone, as any writer would: forward if all of it is there, back if not
+3. wait     for those who may be alive; a heartbeat that stands still for a lease makes them dead, and goes on with 2
+
+Keeps: what an operation did is visible as a whole or not at all, and its outcome stays on record, with a commit by the
+actor `omnigraph:recovery` where tables had to be restored. A crash leaves the epoch undecided; the next one settles it.
+`pending` writes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from omnigraph.commit.door import Door
+from omnigraph.commit.intents import read_intents
+from omnigraph.commit.migrate import require_current
+from omnigraph.commit.ticket import epoch_of
+from omnigraph.errors import BranchNotFound
+from omnigraph.storage.manifest import FORMAT
+
+SETTLE_LEAST_S = 30.0
+"""For how long at least a dead writer's operation is tried to be settled, while the store fails."""
+
+Outcome = Literal["rolled_forward", "rolled_back", "committed"]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An operation that is not decided. `alive`: its writer is not known to be dead."""
+
+    branch: str
+    incarnation: str
+    epoch: int
+    kind: str
+    operation: str
+    alive: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """An operation that was pending and is decided now. `committed`: its own writer finished it."""
+
+    branch: str
+    epoch: int
+    kind: str
+    operation: str
+    outcome: Outcome
+    commit: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RecoverResult:
+    """`pending` are the operations of living writers that did not finish while this waited."""
+
+    settled: tuple[Settled, ...]
+    pending: tuple[Pending, ...]
+    waited_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "settled": [s.to_json() for s in self.settled],
+            "pending": [p.to_json() for p in self.pending],
+            "waited_s": self.waited_s,
+        }
+
+
+def pending(door: Door) -> list[Pending]:
+    """Every undecided operation of every branch, by branch and epoch."""
+    if door.manifest.format() < FORMAT:
+        return [Pending(i.branch, "", 0, i.kind, i.operation, alive=False) for i in read_intents(door.tickets.objects)]
+    return sorted(_undecided(door), key=lambda p: (p.branch, p.epoch))
+
+
+def pending_on(door: Door, branch: str) -> list[Pending]:
+    """The undecided operations of one branch: at most one, as epochs are decided one by one."""
+    return [p for p in pending(door) if p.branch == branch]
+
+
+def _undecided(door: Door) -> Iterator[Pending]:
+    # Listed before the heads are read: what a head has not reached then was undecided when it was listed.
+    listed = {(e.name.partition("/")[0], epoch_of(e.name)) for e in door.tickets.objects.entries() if "/" in e.name}
+    for branch, head in door.manifest.heads().items():
+        for incarnation, epoch in listed:
+            if incarnation != head.incarnation or epoch is None or epoch <= head.epoch:
+                continue
+            held = door.tickets.holder(incarnation, epoch)
+            if held is not None:
+                ticket, dead = held
+                alive = not dead and not door.tickets.is_own(ticket)
+                yield Pending(branch, incarnation, epoch, ticket.kind, ticket.nonce, alive)
+
+
+def recover(door: Door, *, wait_s: float) -> RecoverResult:
+    """Settle what dead writers left; wait up to `wait_s` for the living ones to finish or to be known as dead."""
+    started = time.monotonic()
+    with door.lock:
+        require_current(door.manifest, observe=door.observe)
+        found = pending(door)
+        for operation in found:
+            deadline = started + wait_s
+            if not operation.alive:
+                deadline = max(deadline, time.monotonic() + SETTLE_LEAST_S)
+            with suppress(BranchNotFound):  # deleted meanwhile, and its epochs with it
+                door.wait(operation.branch, operation.incarnation, operation.epoch, deadline)
+        door.sweep()
+        settled = tuple(s for p in found for s in _settled(door, p))
+        return RecoverResult(settled, tuple(pending(door)), time.monotonic() - started)
+
+
+def _settled(door: Door, was: Pending) -> Iterator[Settled]:
+    record = door.manifest.outcome(was.incarnation, was.epoch)
+    if record is not None:
+        outcome = (record.recovery or {}).get("outcome", "committed")
+        yield Settled(was.branch, was.epoch, was.kind, was.operation, outcome, record.commit)

@@ -1,0 +1,68 @@
+"""Drift is what lies above a pin without a stamp of ours, on a line that the branch owns; and nothing else is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from omnigraph.maintenance.drift import UNREADABLE, drift_of, drifts
+from omnigraph.storage.durable import manifest_path
+from tests.maintenance import strangers
+
+
+def found(graph: Any, type_name: str, branch: str = "main") -> Any:
+    view = graph._door.view(branch)
+    return drift_of(view, view.type(type_name).id)
+
+
+def test_tables_at_their_pins_have_none(graph: Any) -> None:
+    assert drifts(graph._door.view("main")) == []
+
+
+def test_every_operation_of_a_stranger_is_told_in_order_with_both_versions(graph: Any) -> None:
+    _, pinned = strangers.place(graph, "Left")
+    strangers.append(graph, "Left", "raw")
+    strangers.compact(graph, "Left")
+    newest = strangers.delete(graph, "Left", "old")
+    drift = found(graph, "Left")
+    assert drift.operations == ("Append", "ReserveFragments", "Rewrite", "Delete")
+    assert drift.table_key == "node:Left"
+    assert (drift.pin.version, drift.head_version) == (pinned, newest)
+    assert [d.table_key for d in drifts(graph._door.view("main"))] == ["node:Left"]
+
+
+def test_leftovers_of_our_own_are_none_and_mixed_with_a_strangers_they_are(graph: Any) -> None:
+    strangers.stamped_append(graph, "Left", "leftover", stamp=strangers.decided_stamp(graph, "Left"))
+    assert found(graph, "Left") is None
+    strangers.append(graph, "Left", "raw")
+    assert found(graph, "Left").has_stamped
+
+
+def test_a_branch_answers_for_its_own_forks_only(graph: Any) -> None:
+    graph.create_branch("side")
+    strangers.append(graph, "Left", "raw")
+    assert found(graph, "Left", "side") is None, "that line is main's"
+    graph.upsert({"Left": [{"name": "new"}]}, branch="side")
+    strangers.append(graph, "Left", "raw", branch="side")
+    assert found(graph, "Left", "side").pin.fork is not None
+    assert found(graph, "Left", "side").operations == ("Append",)
+
+
+def test_a_version_whose_file_is_gone_is_a_step_that_nobody_can_read(graph: Any) -> None:
+    uri, pinned = strangers.place(graph, "Left")
+    strangers.append(graph, "Left", "raw")
+    strangers.append(graph, "Left", "raw2")
+    os.unlink(manifest_path(uri, pinned + 1))
+    strangers.append(graph, "Left", "raw3")
+    drift = found(graph, "Left")
+    assert drift is not None
+    assert drift.operations == (UNREADABLE, "Append", "Append")
+    assert "version" in drift.steps[0].error
+
+
+def test_looking_for_drift_writes_nothing(path: Path, graph: Any) -> None:
+    strangers.append(graph, "Left", "raw")
+    before = {p: p.stat().st_mtime_ns for p in path.rglob("*")}
+    assert found(graph, "Left") is not None
+    assert {p: p.stat().st_mtime_ns for p in path.rglob("*")} == before
