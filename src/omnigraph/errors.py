@@ -4,6 +4,8 @@ OmnigraphError
 ├── UsageError                 the call itself is wrong (exit code 2)
 │   ├── ConsentRequired        a destructive verb on a remote target without --yes
 │   ├── UnsupportedStore       a URI scheme or a file system that can't hold a graph
+│   ├── DirectOnly             a server is named for a command that works on storage itself
+│   ├── GraphNotChosen         a cluster has several graphs and none is named
 │   └── NotAvailable           something that is asked for and that this version does not do yet
 ├── SchemaError
 │   ├── SchemaSyntaxError      the .pg text does not parse
@@ -38,6 +40,11 @@ OmnigraphError
 │   ├── BranchNotFound, BranchExists, BranchInUse, InvalidBranchName
 │   ├── CommitNotFound, NoCommitAtThatTime
 │   └── VersionReclaimed       the version existed and cleanup removed it
+├── ClusterError
+│   ├── ClusterStateMissing    a folder that is to be a cluster's has no state
+│   ├── ClusterStateInvalid    a cluster's state can't be understood
+│   ├── ClusterEmpty           a cluster that serves no graph
+│   └── GraphNotInCluster      a cluster has no graph of that id
 ├── EngineError
 │   ├── EngineUnavailable      Spark can't be started or reached
 │   └── TaskFailed             a task of a job failed for no reason that has a name
@@ -117,6 +124,21 @@ class UnsupportedStore(UsageError):
     condition = "unsupported_store"
     text = "{uri} can't hold a graph: {detail}"
     remedy_text = "Use a local path, a file:// URI or an s3:// URI."
+
+
+class DirectOnly(UsageError):
+    condition = "direct_only"
+    text = "{given} names a server, and {verb} works on storage directly."
+    remedy_text = (
+        "Give the graph's storage instead: a path, a file:// or an s3:// URI, as argument or with --store; or the "
+        "cluster that it belongs to, with --cluster ROOT --graph ID."
+    )
+
+
+class GraphNotChosen(UsageError):
+    condition = "graph_not_chosen"
+    text = "the cluster at {root} has {count} graphs, and {verb} works on one: {candidates}."
+    remedy_text = "Name one of them with --graph."
 
 
 class NotAvailable(UsageError):
@@ -400,6 +422,37 @@ class VersionReclaimed(LookupFailed):
     condition = "version_reclaimed"
     text = "{table_key} at version {version} existed, and cleanup has removed it."
     remedy_text = "Read a newer commit; keep more history with a larger --keep or --older-than."
+
+
+# ---- clusters --------------------------------------------------------------------------------------------------------
+
+
+class ClusterError(OmnigraphError):
+    condition = "cluster_error"
+
+
+class ClusterStateMissing(ClusterError):
+    condition = "state_missing"
+    text = "there is no cluster at {root}: {path} does not exist."
+    remedy_text = "Check the address: --cluster names the root of a cluster, the folder in which __cluster lies."
+
+
+class ClusterStateInvalid(ClusterError):
+    condition = "invalid_state_json"
+    text = "the state of the cluster at {root} can't be understood: {detail}"
+    remedy_text = "Look at {path}; or name the graph's own storage, which needs no cluster."
+
+
+class ClusterEmpty(ClusterError):
+    condition = "cluster_empty"
+    text = "the cluster at {root} has no graph."
+    remedy_text = "Check the address, or name the graph's own storage."
+
+
+class GraphNotInCluster(ClusterError):
+    condition = "graph_not_in_cluster"
+    text = "the cluster at {root} has no graph {graph!r}; it has {candidates}."
+    remedy_text = "Name one of them with --graph."
 
 
 # ---- engines ---------------------------------------------------------------------------------------------------------

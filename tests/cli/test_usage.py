@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli.app import VERBS
+from omnigraph.cli.planes import MAINTENANCE
 from tests.cli.conftest import Cli
 
 LOAD = ("load", "g", "--data", "people.jsonl", "--mode", "append")
@@ -26,12 +27,20 @@ def test_a_group_alone_shows_its_help(cli: Cli, group: str) -> None:
     assert f"Usage: omnigraph {group}" in result.out
 
 
-@pytest.mark.parametrize("flag", ["--server", "--graph", "--cluster", "--profile"])
-@pytest.mark.parametrize("verb", [v.words for v in VERBS])
+ADDRESSES = ("--server", "--graph", "--cluster", "--profile", "--target")
+FOREIGN = [
+    (verb.words, flag)
+    for verb in VERBS
+    for flag in ADDRESSES
+    if verb.words not in MAINTENANCE or flag not in ("--graph", "--cluster")
+]
+
+
+@pytest.mark.parametrize(("verb", "flag"), FOREIGN)
 def test_addresses_of_other_planes_are_refused_by_every_verb(cli: Cli, verb: str, flag: str) -> None:
     result = cli(*verb.split(), flag, "x", "--json")
     assert result.code == 2
-    assert result.error["condition"] == "wrong_usage"
+    assert result.error["condition"] == ("direct_only" if verb in MAINTENANCE else "wrong_usage")
     assert flag in result.error["message"]
     assert verb in result.error["message"]
 

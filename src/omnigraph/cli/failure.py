@@ -87,7 +87,7 @@ def _wrong_usage(error: Any) -> Failure:
     if flag is not None:
         known = foreign_flag(path.removeprefix("omnigraph").strip(), flag)
         if known is not None:
-            return Failure(UsageError.condition, known.message, known.remedy, EXIT_USAGE, {"flag": flag})
+            return Failure(known.condition, known.message, known.remedy, EXIT_USAGE, {"flag": flag})
     message = " ".join(error.format_message().split())
     remedy = f"Run `{path} --help` for its options and examples."
     return Failure(UsageError.condition, message, remedy, EXIT_USAGE)

@@ -18,6 +18,19 @@ Store = Annotated[
         show_default=False,
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    Option(
+        "--cluster",
+        metavar="ROOT",
+        help="The cluster that the graph belongs to, instead of the graph's URI: a path, a file:// or an s3:// URI.",
+        show_default=False,
+    ),
+]
+GraphId = Annotated[
+    str | None,
+    Option("--graph", metavar="ID", help="Which graph of the cluster; needed if it has several.", show_default=False),
+]
 Json = Annotated[bool, Option("--json", help="Answer with one JSON document, also on failure.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Do not say on stderr what is written where, and no progress.")]
 Branch = Annotated[str, Option("--branch", "-b", metavar="NAME", help="The branch.")]

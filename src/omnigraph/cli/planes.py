@@ -1,7 +1,8 @@
 """Planes: what a verb works on, and so which flags it has. A flag of another plane is refused by name, never ignored.
 
 data      a graph: by positional URI or --store
-direct    storage itself: as data; the actor is not chosen by the caller, and servers can't do it
+direct    storage itself: as data; the actor is not chosen by the caller, and servers can't do it. Maintenance finds
+          its graph by --cluster and --graph too
 local     no graph at all
 """
 
@@ -10,9 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from omnigraph.errors import DirectOnly, UsageError
+
 Plane = Literal["data", "direct", "local"]
 
-DIRECT = {"init", "schema plan"}
+MAINTENANCE = {"optimize", "repair", "cleanup", "verify", "maintain", "stats"}
+DIRECT = {"init", "schema plan"} | MAINTENANCE
 LOCAL = {"version"}
 
 _ADDRESSES = {
@@ -20,6 +24,7 @@ _ADDRESSES = {
     "--graph": "a graph of a server or a cluster",
     "--cluster": "a cluster",
     "--profile": "a profile",
+    "--target": "a target that a server has",
 }
 _STORAGE_ONLY = "Give the graph's storage instead: a path, a file:// or an s3:// URI, as argument or with --store."
 
@@ -28,6 +33,7 @@ _STORAGE_ONLY = "Give the graph's storage instead: a path, a file:// or an s3://
 class Refusal:
     message: str
     remedy: str
+    condition: str = UsageError.condition
 
 
 def plane_of(verb: str) -> Plane:
@@ -40,6 +46,9 @@ def foreign_flag(verb: str, flag: str) -> Refusal | None:
     plane = plane_of(verb)
     if flag in (*_ADDRESSES, "--store", "--as", "--if-commit", "--yes", "--branch") and plane == "local":
         return Refusal(f"{flag} can't be used with {name}, which touches no graph.", f"Leave {flag} out.")
+    if flag in ("--server", "--target", "--profile") and verb in MAINTENANCE:
+        error = DirectOnly(given=flag, verb=name)
+        return Refusal(error.message, error.remedy, error.condition)
     if flag in _ADDRESSES:
         return Refusal(_address_refused(name, flag, plane), _STORAGE_ONLY)
     if flag == "--as":
