@@ -1,4 +1,4 @@
-"""The maintenance verbs of a graph handle: each is a module of `omnigraph.maintenance`; this gives it the handle's door.
+"""The maintenance verbs of a graph handle: each is a module of `omnigraph.maintenance`, and is given the handle's door.
 
 Every verb is safe beside every other one and beside any number of writers, from any number of processes.
 """
@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from omnigraph.storage.records import MAIN
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
     from omnigraph.commit.door import Door
+    from omnigraph.maintenance.optimize import OptimizePlan, OptimizeResult
+    from omnigraph.maintenance.repair import RepairResult
+    from omnigraph.maintenance.verify import VerifyResult
     from omnigraph.pipeline.engine import Engines
     from omnigraph.storage.layout import Location
 
@@ -22,3 +30,109 @@ class Upkeep:
     @property
     def engines(self) -> Engines:
         raise NotImplementedError
+
+    def plan_optimize(
+        self,
+        *,
+        branch: str = MAIN,
+        tables: Sequence[str] | None = None,
+        target_rows_per_fragment: int | None = None,
+        max_bytes: int | None = None,
+        max_rows: int | None = None,
+        defer_index_remap: bool = False,
+        drain: bool = False,
+    ) -> OptimizePlan:
+        """What `optimize` would do with these options, per table and with the reasons. Nothing is changed."""
+        from omnigraph.maintenance.optimize import Optimize
+        from omnigraph.maintenance.optimize.model import options_of
+
+        options = options_of(
+            tables=tables,
+            target_rows_per_fragment=target_rows_per_fragment,
+            max_bytes=max_bytes,
+            max_rows=max_rows,
+            defer_index_remap=defer_index_remap,
+            drain=drain,
+        )
+        return Optimize(self._door, self.engines, branch=branch, engine=None).plan(options)
+
+    def optimize(
+        self,
+        *,
+        branch: str = MAIN,
+        tables: Sequence[str] | None = None,
+        target_rows_per_fragment: int | None = None,
+        max_bytes: int | None = None,
+        max_rows: int | None = None,
+        max_time_s: float | None = None,
+        concurrency: int | None = None,
+        defer_index_remap: bool = False,
+        drain: bool = False,
+        plan: OptimizePlan | Mapping[str, Any] | None = None,
+        engine: str | None = None,
+    ) -> OptimizeResult:
+        """Merge small fragments, restore index coverage, build declared indices: all tables in one commit, or none.
+
+        `tables` are table keys or type names, all by default. Budgets limit what is read (`max_bytes`, `max_rows`) and
+        for how long new work is begun (`max_time_s`). `plan`, from `plan_optimize`, is executed as it is; its options
+        are its own. Rows never change, and old versions stay.
+        """
+        from omnigraph.maintenance.optimize import Optimize, OptimizePlan
+        from omnigraph.maintenance.optimize.model import options_of
+
+        options = options_of(
+            tables=tables,
+            target_rows_per_fragment=target_rows_per_fragment,
+            max_bytes=max_bytes,
+            max_rows=max_rows,
+            max_time_s=max_time_s,
+            concurrency=concurrency,
+            defer_index_remap=defer_index_remap,
+            drain=drain,
+        )
+        given = plan if plan is None or isinstance(plan, OptimizePlan) else OptimizePlan.of(plan)
+        on = branch if given is None else given.branch
+        return Optimize(self._door, self.engines, branch=on, engine=engine).run(options, given)
+
+    def repair(
+        self,
+        *,
+        branch: str = MAIN,
+        confirm: bool = False,
+        force: bool = False,
+        discard: bool = False,
+        tables: Sequence[str] | None = None,
+    ) -> RepairResult:
+        """What moved tables of the branch without omnigraph; with `confirm`, verified maintenance is published.
+
+        `force` publishes the rest as well, `discard` restores the tables to what is published instead. `tables` are
+        table keys or type names, all by default.
+        """
+        from omnigraph.maintenance.repair import repair
+
+        return repair(self._door, branch=branch, confirm=confirm, force=force, discard=discard, tables=tables)
+
+    def verify(
+        self,
+        *,
+        branch: str | None = None,
+        quick: bool = False,
+        full: bool = False,
+        orphans_older_than_s: float | None = None,
+        engine: str | None = None,
+        seed: int | None = None,
+    ) -> VerifyResult:
+        """Check everything that the graph rests on, of one branch or of all. Nothing is written to the graph.
+
+        `quick` reads no data. `full` asks every index for every value and checks every rule of every row; otherwise
+        indices and blobs are sampled, by `seed`. Files that no version refers to are told once they are older than
+        `orphans_older_than_s`, seven days by default.
+        """
+        from omnigraph.maintenance.verify import VerifyOptions, verify
+        from omnigraph.maintenance.verify.run import IN_FLIGHT_S
+
+        old_s = IN_FLIGHT_S if orphans_older_than_s is None else orphans_older_than_s
+        options = VerifyOptions(
+            branch=branch, quick=quick, full=full, orphans_older_than_s=old_s, engine=engine, seed=seed
+        )
+        return verify(self._door, self.engines, options)

@@ -79,7 +79,7 @@ def new_files(root: str, fragments: Sequence[dict[str, Any]]) -> list[str]:
     for fragment in fragments:
         for file in fragment["files"]:
             path = os.path.join(root, "data", file["path"])
-            _check_size(path, file["file_size_bytes"])
+            require_size(path, file["file_size_bytes"])
             found.append(path)
             found.extend(_sidecars(path))
         deletion = fragment.get("deletion_file")
@@ -102,7 +102,8 @@ def _sidecars(data_file: str) -> list[str]:
     return [str(p) for p in folder.iterdir() if p.is_file()] if folder.is_dir() else []
 
 
-def _check_size(path: str, size: int | None) -> None:
+def require_size(path: str, size: int | None) -> None:
+    """A file that is not as long as it must be was cut short by a failing disk."""
     try:
         actual = os.stat(path).st_size
     except OSError as error:

@@ -341,22 +341,28 @@ class Manifest:
             tx = lancefs.transaction(lancefs.operations().Append(fragments), read_version=table.version)
             lancefs.commit(self.location, uri, tx)
 
-    def fold(self) -> None:
+    def fold(self, *, more_than: int = FRAGMENTS_MOST) -> tuple[int, int]:
         """Merge the small fragments that appended records leave behind, once there are many. Rows stay what they
-        are.
+        are. How many fragments went, and how many came.
         """
         from omnigraph.storage.fold import fold_work
 
         table = self.table()
-        if len(table.get_fragments()) <= FRAGMENTS_MOST:
-            return
-        work = fold_work(self.location, table)
+        before = len(table.get_fragments())
+        work = fold_work(self.location, table) if before > more_than else None
         if work is None:
-            return
+            return 0, 0
         try:
-            lancefs.commit(self.location, self.location.manifest_uri, work(table))
+            done = lancefs.commit(self.location, self.location.manifest_uri, work(table))
         except (OSError, ValueError, RuntimeError):
-            return  # a writer of another branch folds at the same moment: its result is as good
+            return 0, 0  # a writer of another branch folds at the same moment: its result is as good
+        kept = {f.fragment_id for f in table.get_fragments()} & {f.fragment_id for f in done.get_fragments()}
+        return before - len(kept), len(done.get_fragments()) - len(kept)
+
+    def unset(self, keys: Iterable[str]) -> None:
+        """Remove settings from the manifest's config that are none of ours."""
+        table = self.table()
+        self.update(dict.fromkeys(keys), read_version=table.version)
 
 
 def quote(value: str) -> str:

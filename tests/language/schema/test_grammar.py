@@ -138,6 +138,11 @@ def test_a_constraint_may_follow_a_property_on_its_line() -> None:
     assert node.by_name["b"].annotations == (Annotation("x"),)
 
 
+def test_lists_and_vectors_may_be_indexed() -> None:
+    node = parse_schema("node N { a: [I32] @index  v: Vector(4)? @index(v) }").node["N"]
+    assert [(c.kind, c.properties) for c in node.constraints] == [("index", ("a",)), ("index", ("v",))]
+
+
 def test_the_order_of_constraints_does_not_depend_on_the_order_of_lines(everything: Schema) -> None:
     assert everything.node["Person"].constraints == (
         Constraint("key", ("email",)),

@@ -83,7 +83,6 @@ REFUSED = [
     ("node X { a: Vector(2) @unique }", 23, "a is a vector, so it can't be part of @unique."),
     ("node X { a: I32 b: Blob @unique(a, b) }", 25, "b is a Blob, so it can't be part of @unique."),
     ("node X { a: Blob @index }", 18, "a is a Blob, so it can't be part of @index."),
-    ("node X { a: [I32] @index(a) }", 19, "a is a list, so it can't be part of @index."),
     ("node X { a: I32 @index @index }", 24, "a carries @index twice."),
     ("node X { a: I32 @unique @unique }", 25, "a carries @unique twice."),
     ("node X { a: I32 @index @index(a) }", 24, "X has @index on a twice."),

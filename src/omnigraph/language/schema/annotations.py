@@ -106,7 +106,7 @@ def check_member(kind: str, member: RawProperty, owner: str, found: RawAnnotatio
             raise source.rule_error(found.place, "Edges have no @key; use @unique, for example @unique(src, dst).")
         if member.nullable:
             raise source.rule_error(found.place, f"{name} can be null, so it can't be part of @key.")
-    if type_ == "Blob" or type_ == "List" or (type_ == "Vector" and kind != "index"):
+    if type_ == "Blob" or (type_ in ("List", "Vector") and kind != "index"):
         what = {"Blob": "a Blob", "List": "a list", "Vector": "a vector"}[type_]
         raise source.rule_error(found.place, f"{name} is {what}, so it can't be part of @{kind}.")
 

@@ -1,0 +1,104 @@
+"""Building index segments: over some fragments of one exact version, committed by nobody yet.
+
+Vector segments share the centroids of their index, which are trained once on a sample, so that segments built on
+different workers and days belong to one index. Building twice leaves files that nobody refers to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omnigraph.storage import lancefs
+from omnigraph.storage.indices import new_segment_json, secure_segment
+from omnigraph.storage.layout import Location
+from omnigraph.storage.records import Pin
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+METRIC = "cosine"
+VECTORS_LEAST = 256
+"""With fewer vectors a search looks at all of them as quickly; the index is pending."""
+FLAT_MOST = 1_000_000
+"""Up to so many vectors are kept as they are (IVF_FLAT); more are kept in eight bits per dimension (IVF_SQ)."""
+PARTITION_ROWS = 4096
+RETRAIN_GROWTH = 4
+"""A vector index is trained again once there are so many times more rows than its partitions were made for."""
+SAMPLES_PER_PARTITION = 256
+
+
+def vector_kind(vectors: int) -> str:
+    return "IVF_FLAT" if vectors <= FLAT_MOST else "IVF_SQ"
+
+
+def partitions(vectors: int) -> int:
+    return max(1, min(16_384, vectors // PARTITION_ROWS))
+
+
+def trained_partitions(table: LanceDataset, name: str) -> int:
+    """How many partitions an existing vector index has."""
+    return len(centroids_of(table, name))
+
+
+def outgrown(trained: int, rows: int) -> bool:
+    return partitions(rows) >= RETRAIN_GROWTH * trained
+
+
+def train(table: LanceDataset, column: str, *, vectors: int) -> np.ndarray:
+    """Centroids for a vector index, from a sample of the column."""
+    from lance.indices import IndicesBuilder
+
+    count = partitions(vectors)
+    rate = max(2, min(SAMPLES_PER_PARTITION, vectors // count))
+    with lancefs.reading(f"training an index of {table.uri}"):
+        model = IndicesBuilder(table, column).train_ivf(num_partitions=count, distance_type=METRIC, sample_rate=rate)
+    return _matrix(model.centroids)
+
+
+def centroids_of(table: LanceDataset, name: str) -> np.ndarray:
+    """The centroids of an existing vector index."""
+    with lancefs.reading(f"reading the index {name} of {table.uri}"):
+        return _matrix(table.get_ivf_model(name).centroids)
+
+
+def _matrix(centroids: Any) -> np.ndarray:
+    flat = centroids.flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(flat, dtype=np.float32).reshape(-1, centroids.type.list_size)
+
+
+def build_segment(
+    location: Location,
+    pin: Pin,
+    table: LanceDataset,
+    *,
+    column: str,
+    kind: str,
+    name: str,
+    fragments: Sequence[int],
+    centroids: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """One segment over these fragments, as a JSON value: its files are written, checked and durable."""
+    with lancefs.reading(f"building {name} of {pin.path}"):
+        made = table.create_index_uncommitted(
+            column, kind, name=name, replace=True, fragment_ids=list(fragments), **_options(kind, centroids)
+        )
+        if kind == "INVERTED":
+            # Without this step the segment commits, and every text query fails.
+            made = table.merge_existing_index_segments([made])
+    body = new_segment_json(made)
+    secure_segment(location, pin, body)
+    return body
+
+
+def _options(kind: str, centroids: np.ndarray | None) -> dict[str, Any]:
+    if kind == "INVERTED":
+        return {"with_position": True}
+    if centroids is None:
+        return {}
+    import pyarrow as pa
+
+    shared = pa.FixedSizeListArray.from_arrays(pa.array(centroids.ravel()), centroids.shape[1])
+    return {"metric": METRIC, "ivf_centroids": shared, "num_partitions": len(centroids)}

@@ -1,0 +1,205 @@
+"""Which segments of an index stay, go and are built, so that it covers every fragment again at the least cost.
+
+1. broken   a segment over a fragment that is being rewritten, or whose entries may speak of rows that have moved
+            elsewhere, is built again over what is left of its fragments
+2. missing  fragments that no segment covers get one
+3. absorb   kept segments that are no larger than what is built anyway are built with it: the number of segments stays
+            logarithmic in the number of runs
+4. cut      what is built is cut into segments of limited size, each a task of its own
+
+When may a segment stay beside new ones? It holds entries of every row that it was built over. With row ids that survive
+an update, a row that has moved to another fragment is alive there, and full-text, bitmap and list indices would go on
+answering with its old value: Lance masks what is dead, per index, not what has moved, per segment. So for these kinds a
+segment stays only if no row of its fragments lives elsewhere now. BTREE and IVF check what they find; but a vector that
+was exchanged in place, in a fragment that has left the segment since, is the same trap for IVF. Where addresses are row
+ids a moved row has a new one, and only that last case is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from omnigraph.storage.indices import BuiltIndex, Segment
+
+SEGMENT_ROWS = 4_000_000
+"""Rows of one segment, as long as an index has no more than SEGMENTS_MOST of them."""
+SEGMENTS_MOST = 8
+ABSORB_ROWS = 50_000
+"""A segment this small is always built again together with what is new."""
+BY_VALUE = ("INVERTED", "BITMAP", "LABEL_LIST")
+
+Action = Literal["build", "extend", "merge", "rebuild"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The fragments that there will be: rows by id. `members` says which old ones a new one is made of."""
+
+    rows: Mapping[int, int]
+    members: Mapping[int, tuple[int, ...]]
+    live: frozenset[int]
+    """The fragments that there are."""
+    stable: bool
+    row_ids: Callable[[int], np.ndarray]
+    """Row ids of a fragment that there is, also of rows that are deleted in it."""
+    created: Callable[[int], int]
+    """The lowest version in which a row of a fragment was created."""
+
+    @property
+    def rewritten(self) -> frozenset[int]:
+        return frozenset(number for members in self.members.values() for number in members)
+
+    def ids_of(self, number: int) -> list[np.ndarray]:
+        return [self.row_ids(n) for n in self.members.get(number, (number,))]
+
+
+@dataclass(frozen=True)
+class IndexPlan:
+    """`build` are the fragments of each segment to be built, by the ids that they will have."""
+
+    column: str
+    property: str
+    name: str
+    kind: str
+    action: Action
+    reason: str
+    build: tuple[tuple[int, ...], ...]
+    remove: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    """The segments that the index had when this was planned."""
+    rows: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        body = {k: v for k, v in self.__dict__.items() if k != "options"}
+        return {**body, "build": [list(b) for b in self.build], "options": dict(self.options)}
+
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> IndexPlan:
+        lists = {k: tuple(body[k]) for k in ("remove", "known")}
+        return IndexPlan(**{**body, **lists, "build": tuple(tuple(b) for b in body["build"])})
+
+
+def plan_new(layout: Layout, *, property: str, column: str, name: str, kind: str) -> IndexPlan:
+    """An index that is declared and missing."""
+    todo = sorted(layout.rows)
+    return IndexPlan(
+        column=column,
+        property=property,
+        name=name,
+        kind=kind,
+        action="build",
+        reason="it is declared and missing",
+        build=cut(todo, layout.rows),
+        rows=_rows(todo, layout),
+    )
+
+
+def plan_index(built: BuiltIndex, layout: Layout, *, property: str, whole: str | None = None) -> IndexPlan | None:
+    """What an index needs; None if it covers everything. `whole` is a reason to build all of it again."""
+    todo = set(layout.rows) - built.covered
+    broken: dict[str, str] = {}
+    for segment in built.segments:
+        why = whole or _broken(segment, built.kind, layout, todo)
+        if why:
+            broken[segment.uuid] = why
+    if not todo and not broken:
+        return None
+    kept: dict[str, Set[int]] = {s.uuid: s.fragments & set(layout.rows) for s in built.segments if s.uuid not in broken}
+    todo = set(layout.rows) - set().union(*kept.values())
+    merged = _absorb(kept, todo, layout)
+    reason, action = _told(broken, merged, len(set(layout.rows) - built.covered), bool(kept))
+    return IndexPlan(
+        column=built.column,
+        property=property,
+        name=built.name,
+        kind=built.kind,
+        action=action,
+        reason=reason,
+        build=cut(sorted(todo), layout.rows),
+        remove=(*broken, *merged),
+        known=tuple(sorted(s.uuid for s in built.segments)),
+        rows=_rows(todo, layout),
+    )
+
+
+def _broken(segment: Segment, kind: str, layout: Layout, todo: Set[int]) -> str | None:
+    """Why a segment has to go or be built again; None if it may stay."""
+    if segment.fragments & layout.rewritten:
+        return "its fragments are rewritten"
+    if not segment.fragments & layout.live:
+        return "nothing that it covers is left"
+    left_it = {n for n in todo if n in layout.live and n < max(segment.fragments)}
+    if kind.startswith("IVF") and any(not layout.stable or layout.created(n) <= segment.version for n in left_it):
+        return "values were exchanged in place"
+    if layout.stable and kind in BY_VALUE and todo:
+        if segment.fragments - layout.live:
+            return "rows of a fragment that is gone may live elsewhere"
+        if _overlaps(segment.fragments, set(layout.rows) - segment.fragments, layout):
+            return "rows that it covers were updated"
+    return None
+
+
+def _overlaps(mine: Collection[int], others: Collection[int], layout: Layout) -> bool:
+    """Whether a row id of `mine` is also one of `others`."""
+    spans = [(ids, int(ids.min()), int(ids.max())) for n in mine if len(ids := layout.row_ids(n))]
+    for other in others:
+        for theirs in layout.ids_of(other):
+            if not len(theirs):
+                continue
+            low, high = int(theirs.min()), int(theirs.max())
+            for ids, first, last in spans:
+                if first <= high and low <= last and len(np.intersect1d(ids, theirs, assume_unique=True)):
+                    return True
+    return False
+
+
+def _absorb(kept: dict[str, Set[int]], todo: set[int], layout: Layout) -> tuple[str, ...]:
+    """Move small kept segments into what is built; their uuids."""
+    if not todo:
+        return ()
+    limit = segment_rows(sum(layout.rows.values()))
+    merged: list[str] = []
+    for uuid, fragments in sorted(kept.items(), key=lambda item: _rows(item[1], layout)):
+        size = _rows(fragments, layout)
+        if size > max(ABSORB_ROWS, _rows(todo, layout)) or size + _rows(todo, layout) > limit:
+            break
+        merged.append(uuid)
+        todo |= fragments
+    for uuid in merged:
+        del kept[uuid]
+    return tuple(merged)
+
+
+def _told(broken: Mapping[str, str], merged: Sequence[str], uncovered: int, keeps: bool) -> tuple[str, Action]:
+    said = [f"{uncovered} fragments are not covered"] if uncovered else []
+    said += sorted(set(broken.values()))
+    said += [f"{len(merged)} small segments are merged"] if merged else []
+    action: Action = "rebuild" if not keeps and broken else "merge" if broken or merged else "extend"
+    return "; ".join(said), action
+
+
+def segment_rows(rows: int) -> int:
+    return max(SEGMENT_ROWS, -(-rows // SEGMENTS_MOST))
+
+
+def cut(fragments: Sequence[int], rows: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+    """Neighbouring fragments together, up to the size of a segment."""
+    limit = segment_rows(sum(rows.values()))
+    found: list[list[int]] = []
+    size = 0
+    for number in fragments:
+        if not found or size + rows[number] > limit:
+            found.append([])
+            size = 0
+        found[-1].append(number)
+        size += rows[number]
+    return tuple(tuple(group) for group in found)
+
+
+def _rows(fragments: Collection[int], layout: Layout) -> int:
+    return sum(layout.rows[n] for n in fragments)

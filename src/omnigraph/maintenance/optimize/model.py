@@ -1,0 +1,282 @@
+"""What optimize plans, does and reports, as frozen values. Plans and results are JSON contracts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import UsageError
+from omnigraph.index.segments import IndexPlan
+from omnigraph.storage.edit import ROWS_PER_FRAGMENT
+from omnigraph.storage.records import Pin
+
+if TYPE_CHECKING:
+    from omnigraph.results import CommitInfo
+
+MANIFEST_KEY = "__manifest"
+DRIFT = "DriftNeedsRepair"
+PLAN_FORMAT = 1
+
+
+def default_concurrency() -> int:
+    text = os.environ.get("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "8")
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(detail=f"OMNIGRAPH_MAINTENANCE_CONCURRENCY is a number of at least 1, not {text!r}.")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class OptimizeOptions:
+    """`tables` are table keys or type names. Budgets count what is read: a run stops planning where one is spent."""
+
+    tables: tuple[str, ...] | None = None
+    target_rows_per_fragment: int = ROWS_PER_FRAGMENT
+    max_bytes: int | None = None
+    max_rows: int | None = None
+    max_time_s: float | None = None
+    concurrency: int = field(default_factory=default_concurrency)
+    defer_index_remap: bool = False
+    drain: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("target_rows_per_fragment", 2), ("concurrency", 1), ("max_bytes", 1), ("max_rows", 1)):
+            given = getattr(self, name)
+            if given is not None and given < least:
+                raise UsageError(detail=f"{name} is a number of at least {least}, not {given}.")
+        if self.max_time_s is not None and self.max_time_s <= 0:
+            raise UsageError(detail=f"max_time_s is more than 0 seconds, not {self.max_time_s}.")
+        if self.defer_index_remap and self.drain:
+            raise UsageError(detail="defer_index_remap opens the window that drain closes: give one of them.")
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "tables": None if self.tables is None else list(self.tables)}
+
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> OptimizeOptions:
+        return OptimizeOptions(**{**body, "tables": None if body["tables"] is None else tuple(body["tables"])})
+
+
+def options_of(*, tables: Sequence[str] | None, **given: Any) -> OptimizeOptions:
+    """Options where None means the default."""
+    rest = {name: value for name, value in given.items() if value is not None}
+    return OptimizeOptions(tables=None if tables is None else tuple(tables), **rest)
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Neighbouring fragments that become one: `rows` live rows, `deleted` rows that go, `read_bytes` of data files."""
+
+    fragments: tuple[int, ...]
+    new_id: int
+    rows: int
+    deleted: int
+    read_bytes: int
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "fragments": list(self.fragments)}
+
+
+@dataclass(frozen=True)
+class PendingIndex:
+    """A declared index that can't be built yet."""
+
+    property: str
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What one table needs. `left_fragments` and `left_indexes` are what the budgets did not allow."""
+
+    table: str
+    table_key: str
+    pin: Pin
+    lance_head_version: int
+    fragments: int
+    rows: int
+    bytes: int
+    bins: tuple[Bin, ...] = ()
+    indexes: tuple[IndexPlan, ...] = ()
+    pending_indexes: tuple[PendingIndex, ...] = ()
+    stale_config: tuple[str, ...] = ()
+    coverage: float = 1.0
+    skipped: str | None = None
+    left_fragments: int = 0
+    left_indexes: int = 0
+    deferred: bool = False
+    drain: bool = False
+
+    @property
+    def has_work(self) -> bool:
+        return self.skipped is None and bool(self.bins or self.indexes or self.stale_config or self.drain)
+
+    @property
+    def read_bytes(self) -> int:
+        """What is read for it: the fragments that are rewritten, and for indices their columns, by the row."""
+        share = self.bytes / max(1, self.rows)
+        return sum(b.read_bytes for b in self.bins) + int(sum(i.rows for i in self.indexes) * share / 4)
+
+    @property
+    def read_rows(self) -> int:
+        return sum(b.rows for b in self.bins) + sum(i.rows for i in self.indexes)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "table_key": self.table_key,
+            "pin": self.pin.to_json(),
+            "manifest_version": self.pin.version,
+            "lance_head_version": self.lance_head_version,
+            "skipped": self.skipped,
+            "fragments": self.fragments,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "fragments_in": sum(len(b.fragments) for b in self.bins),
+            "fragments_out": len(self.bins),
+            "bytes_to_read": self.read_bytes,
+            "bytes_to_write": sum(b.read_bytes * b.rows // max(1, b.rows + b.deleted) for b in self.bins),
+            "rows_deleted": sum(b.deleted for b in self.bins),
+            "coverage": self.coverage,
+            "rewrites": [b.to_json() for b in self.bins],
+            "indexes": [i.to_json() for i in self.indexes],
+            "pending_indexes": [asdict(p) for p in self.pending_indexes],
+            "stale_config": list(self.stale_config),
+            "left_fragments": self.left_fragments,
+            "left_indexes": self.left_indexes,
+            "deferred": self.deferred,
+            "drain": self.drain,
+        }
+
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> TablePlan:
+        plain = ("table", "table_key", "lance_head_version", "fragments", "rows", "bytes", "coverage", "skipped")
+        return TablePlan(
+            **{name: body[name] for name in (*plain, "left_fragments", "left_indexes", "deferred", "drain")},
+            pin=Pin.from_json(body["table"], body["pin"]),
+            bins=tuple(Bin(**{**b, "fragments": tuple(b["fragments"])}) for b in body["rewrites"]),
+            indexes=tuple(IndexPlan.of(i) for i in body["indexes"]),
+            pending_indexes=tuple(PendingIndex(**p) for p in body["pending_indexes"]),
+            stale_config=tuple(body["stale_config"]),
+        )
+
+
+@dataclass(frozen=True)
+class OptimizePlan:
+    """What a run would do, and on which state: printable, saved as JSON, executed unchanged later."""
+
+    branch: str
+    incarnation: str
+    commit: str
+    schema: str
+    options: OptimizeOptions
+    tables: tuple[TablePlan, ...]
+    manifest_fragments: int = 0
+    """Fragments of the manifest that would be merged into one."""
+
+    @property
+    def has_work(self) -> bool:
+        return any(t.has_work for t in self.tables)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": PLAN_FORMAT,
+            "kind": "optimize",
+            "branch": self.branch,
+            "incarnation": self.incarnation,
+            "commit": self.commit,
+            "schema": self.schema,
+            "manifest_fragments": self.manifest_fragments,
+            "options": self.options.to_json(),
+            "tables": [t.to_json() for t in self.tables],
+        }
+
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> OptimizePlan:
+        """UsageError for something that is not a plan of this program."""
+        try:
+            if body["kind"] != "optimize" or body["format"] != PLAN_FORMAT:
+                raise UsageError(detail=f"the plan is of kind {body['kind']}, format {body['format']}.")
+            plain = ("branch", "incarnation", "commit", "schema", "manifest_fragments")
+            return OptimizePlan(
+                **{name: body[name] for name in plain},
+                options=OptimizeOptions.of(body["options"]),
+                tables=tuple(TablePlan.of(t) for t in body["tables"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UsageError(
+                detail=f"this is no plan that `omnigraph optimize --plan --json` made: {error}."
+            ) from error
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """What happened to one table. Versions are those after the run; coverage is a share of rows, 0 to 1."""
+
+    table_key: str
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    committed: bool = False
+    skipped: str | None = None
+    manifest_version: int = 0
+    lance_head_version: int = 0
+    pending_indexes: tuple[PendingIndex, ...] = ()
+    bytes_before: int = 0
+    bytes_after: int = 0
+    coverage_before: float = 1.0
+    coverage_after: float = 1.0
+    indexes_built: int = 0
+    rows_replayed: int = 0
+    left_fragments: int = 0
+    left_indexes: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "pending_indexes": [asdict(p) for p in self.pending_indexes]}
+
+
+@dataclass(frozen=True)
+class OptimizeResult:
+    """`commit` is None if nothing changed. `rounds` is more than 1 if other writers changed a table meanwhile."""
+
+    branch: str
+    tables: tuple[TableResult, ...]
+    commit: CommitInfo | None
+    engine: str | None
+    seconds: float
+    rounds: int = 1
+
+    @property
+    def ok(self) -> bool:
+        return all(t.error is None for t in self.tables)
+
+    def table(self, table_key: str) -> TableResult:
+        return next(t for t in self.tables if t.table_key == table_key)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "branch": self.branch,
+            "tables": [t.to_json() for t in self.tables],
+            "commit": None if self.commit is None else self.commit.to_json(),
+            "engine": self.engine,
+            "seconds": self.seconds,
+            "rounds": self.rounds,
+        }
+
+
+def chosen(keys: Mapping[str, str], tables: Sequence[str] | None) -> set[str]:
+    """Type ids of the tables that were asked for, by table key or type name; all of them by default."""
+    if tables is None:
+        return set(keys)
+    wanted: set[str] = set()
+    for name in tables:
+        found = {t for t, key in keys.items() if name in (key, key.partition(":")[2])}
+        if not found:
+            known = ", ".join(sorted(keys.values()))
+            raise UsageError(detail=f"there is no table {name}; there are {known}.")
+        wanted |= found
+    return wanted

@@ -1,0 +1,245 @@
+"""What optimize would do: a plan from metadata alone, except that a missing vector index counts its vectors.
+
+1. skip     a table that moved without the door (drift) is reported and left alone
+2. rewrite  runs of neighbouring small fragments are merged up to half the target and beyond; a fragment of which more
+            than a tenth is deleted is rewritten. A merged fragment is never small again and a small one that is left
+            has no small neighbour, so a second run finds nothing
+3. budget   the rewrites that save most fragments per byte come first, until a budget is spent
+4. indices  on the fragments that there will be: declared ones that are missing are built, others extended, merged or
+            built again (`omnigraph.index.segments`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from omnigraph.commit.stage import View
+from omnigraph.index.build import VECTORS_LEAST, outgrown, trained_partitions, vector_kind
+from omnigraph.index.declared import DeclaredIndex, declared
+from omnigraph.index.segments import IndexPlan, Layout, plan_index, plan_new
+from omnigraph.language.schema.model import EntityType
+from omnigraph.maintenance.drift import drift_of
+from omnigraph.maintenance.optimize.model import (
+    DRIFT,
+    Bin,
+    OptimizeOptions,
+    OptimizePlan,
+    PendingIndex,
+    TablePlan,
+    chosen,
+)
+from omnigraph.storage import facts, lancefs
+from omnigraph.storage.facts import Fragment
+from omnigraph.storage.indices import BuiltIndex, built_indices
+from omnigraph.storage.rewrite import first_new_id
+from omnigraph.storage.table import name_of
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+FULL_BYTES = 256 << 20
+"""A fragment of so many bytes is not merged with others, however few rows it has."""
+DELETED_SHARE = 0.1
+
+
+def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
+    """Nothing is changed. The plan belongs to exactly this state."""
+    wanted = chosen(view.table_keys, options.tables)
+    types = sorted((view.schema.by_id[t] for t in wanted), key=lambda t: (t.kind != "node", t.name))
+    drafts = [_draft(view, t, options) for t in types]
+    allowed = _within_budget(drafts, options)
+    tables = [_with_indexes(view, draft, allowed[draft.table], options) for draft in drafts]
+    if options.max_bytes is not None or options.max_rows is not None:
+        tables = _cut_indexes(tables, options)
+    return OptimizePlan(
+        branch=view.head.branch,
+        incarnation=view.head.incarnation,
+        commit=view.head.commit,
+        schema=view.head.schema,
+        options=options,
+        tables=tuple(tables),
+        manifest_fragments=_manifest_fragments(view),
+    )
+
+
+def _manifest_fragments(view: View) -> int:
+    found = len(view.manifest.table().get_fragments())
+    return found if found > 1 else 0
+
+
+def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
+    """Steps 1 and 2."""
+    pin = view.pins[t.id]
+    drift = drift_of(view, t.id)
+    table = view.open(t)
+    with lancefs.reading(f"planning {t.key}"):
+        fragments = facts.fragments_of(table)
+        stale = facts.stale_settings(table)
+    return TablePlan(
+        table=t.id,
+        table_key=t.key,
+        pin=pin,
+        lance_head_version=pin.version if drift is None else drift.head_version,
+        fragments=len(fragments),
+        rows=sum(f.rows for f in fragments),
+        bytes=sum(f.size_bytes for f in fragments),
+        bins=() if drift else plan_bins(fragments, options.target_rows_per_fragment, first_id=first_new_id(table)),
+        stale_config=stale,
+        skipped=None if drift is None else DRIFT,
+    )
+
+
+def plan_bins(fragments: Sequence[Fragment], target: int, *, first_id: int) -> tuple[Bin, ...]:
+    """Which fragments become one, in the table's order."""
+    found: list[Bin] = []
+    run: list[Fragment] = []
+
+    def close() -> None:
+        if len(run) > 1 or (run and _is_worn(run[0])):
+            found.append(_bin(run, first_id + len(found)))
+        run.clear()
+
+    for fragment in fragments:
+        if fragment.rows * 2 >= target or fragment.size_bytes >= FULL_BYTES:
+            close()
+            run.append(fragment)
+            close()
+            continue
+        run.append(fragment)
+        if sum(f.rows for f in run) * 2 >= target or sum(f.size_bytes for f in run) >= FULL_BYTES:
+            close()
+    close()
+    return tuple(found)
+
+
+def _is_worn(fragment: Fragment) -> bool:
+    return fragment.deleted > DELETED_SHARE * (fragment.rows + fragment.deleted)
+
+
+def _bin(run: Sequence[Fragment], new_id: int) -> Bin:
+    rows, deleted = sum(f.rows for f in run), sum(f.deleted for f in run)
+    if len(run) == 1:
+        reason = f"{100 * deleted / (rows + deleted):.0f} % of its rows are deleted"
+    else:
+        reason = f"{len(run)} small fragments"
+    return Bin(tuple(f.id for f in run), new_id, rows, deleted, sum(f.size_bytes for f in run), reason)
+
+
+def _within_budget(drafts: Sequence[TablePlan], options: OptimizeOptions) -> dict[str, list[Bin]]:
+    """Step 3: the rewrites of each table that are done in this run."""
+    allowed: dict[str, list[Bin]] = {draft.table: [] for draft in drafts}
+    every = [(draft.table, one) for draft in drafts for one in draft.bins]
+    every.sort(key=lambda item: len(item[1].fragments) / max(1, item[1].read_bytes), reverse=True)
+    size = rows = 0
+    for table, one in every:
+        size, rows = size + one.read_bytes, rows + one.rows
+        if (options.max_bytes is not None and size > options.max_bytes) or (
+            options.max_rows is not None and rows > options.max_rows
+        ):
+            break
+        allowed[table].append(one)
+    return {table: sorted(bins, key=lambda b: b.new_id) for table, bins in allowed.items()}
+
+
+def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: OptimizeOptions) -> TablePlan:
+    """Step 4."""
+    if draft.skipped is not None:
+        return draft
+    t = view.schema.by_id[draft.table]
+    table = view.open(t)
+    layout = layout_of(table, bins)
+    indexes: list[IndexPlan] = []
+    pending: list[PendingIndex] = []
+    with lancefs.reading(f"planning {t.key}"):
+        built = built_indices(table)
+        for want in declared(t) if layout.rows else ():
+            found = _matching(want, built)
+            one = _extended(table, found, want.property, layout) if found else _missing(table, want, layout, draft.rows)
+            if isinstance(one, PendingIndex):
+                pending.append(one)
+            elif one is not None:
+                indexes.append(one)
+        declared_ones = {found.name for want in declared(t) if (found := _matching(want, built))}
+        for other in built:
+            if other.name not in declared_ones and layout.rows:
+                one = _extended(table, other, other.column, layout)
+                indexes += [one] if one is not None else []
+    return replace(
+        draft,
+        bins=tuple(bins),
+        indexes=tuple(indexes),
+        pending_indexes=tuple(pending),
+        coverage=coverage_of(t, built, {f.id: f.rows for f in facts.fragments_of(table)}),
+        left_fragments=sum(len(b.fragments) for b in draft.bins) - sum(len(b.fragments) for b in bins),
+    )
+
+
+def layout_of(table: LanceDataset, bins: Sequence[Bin]) -> Layout:
+    fragments = {f.id: f.rows for f in facts.fragments_of(table)}
+    gone = {number for one in bins for number in one.fragments}
+    rows = {n: r for n, r in fragments.items() if n not in gone} | {b.new_id: b.rows for b in bins if b.rows}
+    return Layout(
+        rows=rows,
+        members={b.new_id: b.fragments for b in bins},
+        live=frozenset(fragments),
+        stable=bool(table.has_stable_row_ids),
+        row_ids=lambda number: facts.row_ids(table, number),
+        created=lambda number: facts.lowest_created(table, number),
+    )
+
+
+def _matching(want: DeclaredIndex, built: Sequence[BuiltIndex]) -> BuiltIndex | None:
+    return next((b for b in built if b.column == want.column and b.kind.startswith(want.kind)), None)
+
+
+def _extended(table: LanceDataset, built: BuiltIndex, of: str, layout: Layout) -> IndexPlan | None:
+    found = plan_index(built, layout, property=of)
+    if found is None or not built.kind.startswith("IVF"):
+        return found
+    trained = trained_partitions(table, built.name)
+    if outgrown(trained, sum(layout.rows.values())):
+        whole = plan_index(built, layout, property=of, whole=f"it has outgrown its {trained} partitions")
+        assert whole is not None
+        return replace(whole, options={"vectors": sum(layout.rows.values())})
+    return replace(found, options={"centroids_of": built.name})
+
+
+def _missing(table: LanceDataset, want: DeclaredIndex, layout: Layout, rows: int) -> IndexPlan | PendingIndex:
+    if want.kind != "IVF":
+        return plan_new(layout, property=want.property, column=want.column, name=want.name, kind=want.kind)
+    vectors = table.count_rows(f"{name_of(want.column)} IS NOT NULL")
+    if vectors < VECTORS_LEAST:
+        told = "no vectors yet" if not vectors else f"{vectors} vectors of at least {VECTORS_LEAST}"
+        return PendingIndex(want.property, want.kind, told)
+    made = plan_new(layout, property=want.property, column=want.column, name=want.name, kind=vector_kind(vectors))
+    return replace(made, options={"vectors": vectors})
+
+
+def _cut_indexes(tables: Sequence[TablePlan], options: OptimizeOptions) -> list[TablePlan]:
+    """Leave index work for later where a budget is spent; what belongs to a rewrite can't wait."""
+    size = sum(b.read_bytes for t in tables for b in t.bins)
+    rows = sum(b.rows for t in tables for b in t.bins)
+    found: list[TablePlan] = []
+    for t in tables:
+        over = (options.max_bytes is not None and size + t.read_bytes > options.max_bytes) or (
+            options.max_rows is not None and rows + t.read_rows > options.max_rows
+        )
+        if over and t.indexes and not t.bins:
+            found.append(replace(t, indexes=(), left_indexes=len(t.indexes)))
+            continue
+        size, rows = size + t.read_bytes, rows + t.read_rows
+        found.append(t)
+    return found
+
+
+def coverage_of(t: EntityType, built: Sequence[BuiltIndex], rows: dict[int, int]) -> float:
+    """The share of rows that the declared indices cover, all of them taken together; 1 for an empty table."""
+    wants = declared(t)
+    every = sum(rows.values()) * len(wants)
+    covered = 0
+    for want in wants:
+        found = _matching(want, built)
+        covered += 0 if found is None else sum(rows.get(n, 0) for n in found.covered)
+    return 1.0 if not every else covered / every

@@ -1,0 +1,199 @@
+"""The heavy part of optimize, outside the door: rewritten fragments and index segments that nobody refers to yet.
+
+1. line      the line of the table that this branch may write: its own, or a new fork of what it inherits
+2. rewrite   one task per bin, all tables of a wave together
+3. private   a detached version per table in which the rewrite has happened, to build on
+4. train     centroids of vector indices that are new or outgrown, as tasks
+5. build     one task per segment
+
+Tables are worked on in waves of `concurrency`; a time limit is looked at before each wave. A table that fails is noted
+and left out; an index that fails is pending, with the reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.commit.stage import View, work_on
+from omnigraph.errors import OmnigraphError
+from omnigraph.index.segments import IndexPlan
+from omnigraph.maintenance.optimize import work
+from omnigraph.maintenance.optimize.model import PendingIndex, TablePlan
+from omnigraph.pipeline.bulk.staging import Staging, new_staging
+from omnigraph.pipeline.runner import Runner
+from omnigraph.storage.layout import Location
+from omnigraph.storage.records import Pin
+from omnigraph.storage.rewrite import Group, Replayer, private_version, remove_detached
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+WORK = "omnigraph.maintenance.optimize.work"
+
+
+@dataclass
+class Ready:
+    """One table on its way: what has been made for it so far."""
+
+    plan: TablePlan
+    source: Pin
+    """The pin that the branch had: another one for a table that is forked for this."""
+    pin: Pin
+    then: LanceDataset
+    private: LanceDataset
+    groups: list[Group] = field(default_factory=list)
+    segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """New segments by the name of their index."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Indices that could not be built, and why."""
+    detached: list[int] = field(default_factory=list)
+    replayer: Replayer | None = None
+    error: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def pending(self) -> tuple[PendingIndex, ...]:
+        named = {i.name: i for i in self.plan.indexes}
+        more = [PendingIndex(named[n].property, named[n].kind, why) for n, why in sorted(self.failed.items())]
+        return (*self.plan.pending_indexes, *more)
+
+
+class Preparation:
+    """The work of one run, kept until it is published or thrown away."""
+
+    def __init__(self, location: Location, runner: Runner, view: View) -> None:
+        self._location = location
+        self._runner = runner
+        self._view = view
+        self._staging: Staging | None = None
+        self.ready: dict[str, Ready] = {}
+        self.errors: dict[str, str] = {}
+
+    def run(self, tables: Sequence[TablePlan], *, concurrency: int, deadline: float | None) -> list[TablePlan]:
+        """Prepare these tables; those that the time did not allow are returned."""
+        for start in range(0, len(tables), concurrency):
+            if deadline is not None and time.monotonic() > deadline:
+                return list(tables[start:])
+            began = time.monotonic()
+            wave = [r for r in map(self._begun, tables[start : start + concurrency]) if r is not None]
+            self._rewrite(wave)
+            self._build([r for r in wave if r.error is None])
+            for ready in wave:
+                ready.seconds = time.monotonic() - began
+                if ready.error is None:
+                    self.ready[ready.plan.table] = ready
+                else:
+                    self.errors[ready.plan.table] = ready.error
+        return []
+
+    def clear(self) -> None:
+        """Throw away what is of no use any more."""
+        for ready in self.ready.values():
+            remove_detached(self._location, ready.pin, ready.detached)
+        if self._staging is not None:
+            self._staging.remove()
+
+    def _begun(self, plan: TablePlan) -> Ready | None:
+        t = self._view.schema.by_id[plan.table]
+        with self._isolated(plan.table):
+            if plan.bins or plan.indexes:
+                pin, handle, _ = work_on(self._view, t)
+            else:
+                pin, handle = plan.pin, self._view.open(t)
+            return Ready(plan=plan, source=self._view.pins[t.id], pin=pin, then=handle, private=handle)
+        return None
+
+    @contextmanager
+    def _isolated(self, table: str) -> Iterator[None]:
+        try:
+            yield
+        except OmnigraphError as error:
+            self.errors[table] = str(error)
+
+    def _rewrite(self, wave: Sequence[Ready]) -> None:
+        todo = [(ready, one) for ready in wave for one in ready.plan.bins if one.rows]
+        tasks = [
+            {
+                **work.place(self._location, ready.pin, ready.pin.version),
+                "fragments": list(one.fragments),
+                "new_id": one.new_id,
+                "rows": one.rows,
+                "read_bytes": one.read_bytes,
+            }
+            for ready, one in todo
+        ]
+        done = self._runner.run(f"{WORK}:rewrite_fragments", tasks, stage="rewriting fragments")
+        for (ready, _), found in zip(todo, done, strict=True):
+            if "failed" in found:
+                ready.error = found["failed"]
+            else:
+                ready.groups.append(Group(tuple(found["old"]), found["new"]))
+        for ready in wave:
+            if ready.groups and ready.error is None:
+                with self._isolated(ready.plan.table):
+                    ready.private, ready.detached = private_version(self._location, ready.then, ready.groups)
+                ready.error = self.errors.get(ready.plan.table)
+
+    def _build(self, wave: Sequence[Ready]) -> None:
+        trained = self._train(wave)
+        todo: list[tuple[Ready, IndexPlan]] = []
+        tasks: list[Mapping[str, Any]] = []
+        for ready in wave:
+            for index in ready.plan.indexes:
+                if index.name in ready.failed:
+                    continue
+                for fragments in index.build:
+                    todo.append((ready, index))
+                    tasks.append(self._segment_task(ready, index, fragments, trained))
+        done = self._runner.run(f"{WORK}:build_segment", tasks, stage="building indices")
+        for (ready, index), found in zip(todo, done, strict=True):
+            if "failed" in found:
+                ready.failed[index.name] = found["failed"]
+            else:
+                ready.segments.setdefault(index.name, []).append(found["segment"])
+
+    def _segment_task(
+        self, ready: Ready, index: IndexPlan, fragments: Sequence[int], trained: Mapping[tuple[str, str], Any]
+    ) -> Mapping[str, Any]:
+        share = sum(b.rows for b in ready.plan.bins if b.new_id in fragments)
+        task = {
+            **work.place(self._location, ready.pin, int(ready.private.version)),
+            "column": index.column,
+            "kind": index.kind,
+            "name": index.name,
+            "fragments": list(fragments),
+            "rows": share or index.rows // max(1, len(index.build)),
+        }
+        if "centroids_of" in index.options:
+            task["centroids"] = {"of": index.options["centroids_of"], "version": ready.pin.version}
+        elif (ready.plan.table, index.name) in trained:
+            task["centroids"] = trained[(ready.plan.table, index.name)]
+        return task
+
+    def _train(self, wave: Sequence[Ready]) -> dict[tuple[str, str], Any]:
+        todo = [(ready, index) for ready in wave for index in ready.plan.indexes if "vectors" in index.options]
+        if not todo:
+            return {}
+        if self._staging is None:
+            self._staging = new_staging(self._location)
+        tasks = [
+            {
+                **work.place(self._location, ready.pin, int(ready.private.version)),
+                "column": index.column,
+                "vectors": index.options["vectors"],
+                "staging": self._staging.to_json(),
+            }
+            for ready, index in todo
+        ]
+        found: dict[tuple[str, str], Any] = {}
+        done = self._runner.run(f"{WORK}:train_centroids", tasks, stage="training vector indices")
+        for (ready, index), one in zip(todo, done, strict=True):
+            if "failed" in one:
+                ready.failed[index.name] = one["failed"]
+            else:
+                found[(ready.plan.table, index.name)] = {**one, "staging": self._staging.to_json()}
+        return found

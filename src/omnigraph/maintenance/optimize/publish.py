@@ -1,0 +1,151 @@
+"""The short part of optimize, inside the door: what was prepared, on whatever state the branch has by now.
+
+Per table, on the newest version:
+
+1. replay   rows that left their place since the snapshot are marked deleted in the rewritten fragments
+2. trim     a segment over a fragment that will not exist, or whose column was exchanged meanwhile, is left out
+3. steps    stale settings go; segments are exchanged; fragments are exchanged. In this order: no index may cover a
+            part of what a rewrite replaces
+
+A table whose indices were changed by somebody else, or that was forked meanwhile, is left for another round. Nothing
+here reads data, so that writers wait for milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.commit.stage import Prepared, TableWork, View
+from omnigraph.errors import OmnigraphError
+from omnigraph.maintenance.optimize.prepare import Ready
+from omnigraph.storage import facts
+from omnigraph.storage.indices import built_indices, exchange_segments
+from omnigraph.storage.records import Pin
+from omnigraph.storage.rewrite import Group, Replayer, changed_fields, commit_of
+
+if TYPE_CHECKING:
+    from lance import LanceDataset, Transaction
+
+Step = Callable[["LanceDataset"], "Transaction"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What of a table's work goes into the commit."""
+
+    fragments_removed: int
+    fragments_added: int
+    segments: int
+    replayed: int
+    left_fragments: int
+
+
+@dataclass(eq=False)
+class PublishOptimized:
+    ready: Mapping[str, Ready]
+    kind: str = "optimize"
+    quick: bool = True
+    changed: set[str] = field(default_factory=set)
+    """Tables that others changed in a way that makes the work useless."""
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def scope(self, view: View) -> frozenset[str]:
+        return frozenset(t for t in self.ready if t in view.pins)
+
+    def prepare(self, view: View) -> Prepared:
+        self.changed.clear()
+        tables: dict[str, TableWork] = {}
+        done: dict[str, Done] = {}
+        for table, ready in sorted(self.ready.items()):
+            if table in self.errors:
+                continue
+            try:
+                found = self._work(view, table, ready)
+            except OmnigraphError as error:
+                self.errors[table] = str(error)
+                continue
+            if found is not None:
+                tables[table], done[table] = found
+        told = {view.table_keys[t]: {"fragments": [d.fragments_removed, d.fragments_added]} for t, d in done.items()}
+        return Prepared(view=view, tables=tables, summary={"optimized": told}, result=done)
+
+    def _work(self, view: View, table: str, ready: Ready) -> tuple[TableWork, Done] | None:
+        base = self._base(view, table, ready)
+        if base is None:
+            self.changed.add(table)
+            return None
+        now = view.tables.open(base, table_key=ready.plan.table_key)
+        if not self._indices_are_known(ready, now):
+            self.changed.add(table)
+            return None
+        replayer = ready.replayer = ready.replayer or Replayer(
+            view.tables.location, ready.pin, ready.then, ready.private
+        )
+        replayed = replayer.replay(ready.groups, now)
+        segments = _usable(ready, now, replayed.dropped)
+        removed = _removed(ready, now)
+        steps = _steps(ready, segments, removed, replayed.groups)
+        if not steps:
+            return None
+        done = Done(
+            fragments_removed=sum(len(g.old) for g in replayed.groups),
+            fragments_added=sum(1 for g in replayed.groups if g.new["physical_rows"]),
+            segments=len(segments),
+            replayed=replayed.replayed,
+            left_fragments=sum(len(g.old) for g in ready.groups) - sum(len(g.old) for g in replayed.groups),
+        )
+        source = view.pins[table]
+        return TableWork(pin=base, source=source, steps=(), later=tuple(steps), handle=now), done
+
+    def _base(self, view: View, table: str, ready: Ready) -> Pin | None:
+        """The pin to build on; None if the line that was prepared is not the branch's any more."""
+        current = view.pins.get(table)
+        if current is None:
+            return None
+        if ready.pin.path == current.path:
+            return current
+        return ready.pin if current == ready.source else None
+
+    @staticmethod
+    def _indices_are_known(ready: Ready, now: LanceDataset) -> bool:
+        found = {i.name: tuple(sorted(s.uuid for s in i.segments)) for i in built_indices(now)}
+        return all(found.get(i.name, ()) == i.known for i in ready.plan.indexes)
+
+
+def _removed(ready: Ready, now: LanceDataset) -> list[str]:
+    """Segments that go. Of an index that could not be built, only those that a rewrite would leave half-covered."""
+    rewritten = {int(o["id"]) for group in ready.groups for o in group.old}
+    gone = [uuid for index in ready.plan.indexes if index.name not in ready.failed for uuid in index.remove]
+    for index in built_indices(now):
+        if index.name in ready.failed:
+            gone += [s.uuid for s in index.segments if s.fragments & rewritten]
+    return gone
+
+
+def _usable(ready: Ready, now: LanceDataset, dropped: frozenset[int]) -> list[dict[str, Any]]:
+    """Step 2."""
+    exchanged = changed_fields(ready.then, now)
+    found = []
+    for name, segments in ready.segments.items():
+        if name in ready.failed:
+            continue
+        for segment in segments:
+            over = set(segment["fragments"])
+            stale = any(set(segment["fields"]) & fields for n, fields in exchanged.items() if n in over)
+            if not over & dropped and not stale:
+                found.append(segment)
+    return found
+
+
+def _steps(ready: Ready, segments: list[dict[str, Any]], removed: list[str], groups: tuple[Group, ...]) -> list[Step]:
+    steps: list[Step] = []
+    if ready.plan.stale_config:
+        steps.append(lambda table: facts.unset(table, ready.plan.stale_config))
+    if segments or removed:
+        version = int(ready.then.version)
+        steps.append(lambda table: exchange_segments(table, segments, removed=removed, version=version))
+    if groups:
+        steps.append(lambda table: commit_of(table, groups))
+    return steps

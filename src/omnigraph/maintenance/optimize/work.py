@@ -1,0 +1,108 @@
+"""The tasks of optimize, as they run on workers: rewrite fragments, train centroids, build segments.
+
+A failure is a value: `{"failed": …}`. One table, or one index, that can't be worked on must not stop the others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omnigraph.errors import OmnigraphError, StorageError
+from omnigraph.index import build
+from omnigraph.pipeline.bulk.staging import Staging
+from omnigraph.storage import lancefs
+from omnigraph.storage.layout import Location
+from omnigraph.storage.records import Pin
+from omnigraph.storage.rewrite import rewrite
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+TRIES_MOST = 3
+
+
+def place(location: Location, pin: Pin, version: int) -> dict[str, Any]:
+    """What a task needs to open one version of a table, also a detached one."""
+    return {
+        "uri": location.uri,
+        "local": location.is_local,
+        "options": dict(location.options),
+        "table": pin.table,
+        "pin": pin.to_json(),
+        "version": version,
+    }
+
+
+def _opened(task: Mapping[str, Any], version: int | None = None) -> tuple[Location, Pin, LanceDataset]:
+    location = Location(task["uri"], task["local"], task["options"])
+    pin = Pin.from_json(task["table"], task["pin"])
+    found = lancefs.open_table(location, location.join(pin.path), version=version or task["version"])
+    return location, pin, found
+
+
+def rewrite_fragments(task: Mapping[str, Any]) -> dict[str, Any]:
+    return _valued(_rewrite_fragments, task)
+
+
+def _rewrite_fragments(task: Mapping[str, Any]) -> dict[str, Any]:
+    location, pin, table = _opened(task)
+    group = rewrite(location, pin, table, task["fragments"], new_id=task["new_id"])
+    return {"old": group.old, "new": group.new, "rows_done": task["rows"], "bytes_done": task["read_bytes"]}
+
+
+def train_centroids(task: Mapping[str, Any]) -> dict[str, Any]:
+    return _valued(_train_centroids, task)
+
+
+def _train_centroids(task: Mapping[str, Any]) -> dict[str, Any]:
+    _, _, table = _opened(task)
+    found = build.train(table, task["column"], vectors=task["vectors"])
+    name = Staging.of(task["staging"]).put("centroids", np.ascontiguousarray(found).data.cast("B"))
+    return {"name": name, "dimension": found.shape[1]}
+
+
+def build_segment(task: Mapping[str, Any]) -> dict[str, Any]:
+    return _valued(_build_segment, task)
+
+
+def _build_segment(task: Mapping[str, Any]) -> dict[str, Any]:
+    location, pin, table = _opened(task)
+    made = build.build_segment(
+        location,
+        pin,
+        table,
+        column=task["column"],
+        kind=task["kind"],
+        name=task["name"],
+        fragments=task["fragments"],
+        centroids=_centroids(task),
+    )
+    return {"segment": made, "rows_done": task["rows"]}
+
+
+def _centroids(task: Mapping[str, Any]) -> np.ndarray | None:
+    given = task.get("centroids")
+    if given is None:
+        return None
+    if "of" in given:
+        _, _, published = _opened(task, given["version"])
+        return build.centroids_of(published, given["of"])
+    raw = Staging.of(given["staging"]).get(given["name"])
+    return np.frombuffer(raw, dtype=np.float32).reshape(-1, given["dimension"])
+
+
+def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[str, Any]) -> dict[str, Any]:
+    for turn in range(1, TRIES_MOST + 1):
+        try:
+            return work(task)
+        except StorageError as error:
+            if turn == TRIES_MOST:
+                return {"failed": str(error)}
+            time.sleep(0.2 * turn)
+        except (OmnigraphError, lancefs.TableMissing, ValueError) as error:
+            return {"failed": str(error)}
+    raise AssertionError("unreachable")

@@ -1,0 +1,71 @@
+"""What a version of a table says of itself, without reading data: its fragments, their row ids, its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from omnigraph.storage import lancefs
+
+if TYPE_CHECKING:
+    from lance import LanceDataset, Transaction
+
+AUTO_CLEANUP = "lance.auto_cleanup."
+"""Settings with which a commit of anybody would collect old versions behind our back."""
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """`rows` live ones, `deleted` ones that are marked, and the bytes of the data files."""
+
+    id: int
+    rows: int
+    deleted: int
+    size_bytes: int
+
+
+def fragments_of(table: LanceDataset) -> list[Fragment]:
+    """In the table's order."""
+    found = []
+    for fragment in table.get_fragments():
+        about = fragment.metadata
+        deleted = int(about.num_deletions)
+        size = sum(file.file_size_bytes or 0 for file in about.files)
+        found.append(Fragment(int(about.id), int(about.physical_rows) - deleted, deleted, int(size)))
+    return found
+
+
+def row_ids(table: LanceDataset, fragment: int) -> np.ndarray:
+    """The stable row ids of a fragment, also of rows that are deleted in it, in no particular order."""
+    from lance.fragment import RowIdSequence
+
+    about = table.get_fragment(fragment).metadata
+    with lancefs.reading(f"reading row ids of {table.uri}"):
+        if about.row_id_meta is not None and "Inline" in about.to_json()["row_id_meta"]:
+            return np.asarray(RowIdSequence.from_inline_metadata(about.row_id_meta).to_pyarrow(), dtype=np.uint64)
+        # A long list of scattered ids lies in a file of its own; deleted rows show there with their ids as well.
+        found = table.get_fragment(fragment).scanner(columns=[], with_row_id=True, include_deleted_rows=True).to_table()
+    return np.asarray(found["_rowid"].drop_null().to_numpy(), dtype=np.uint64)
+
+
+def lowest_created(table: LanceDataset, fragment: int) -> int:
+    """The lowest version of the table in which a live row of the fragment was created."""
+    import pyarrow.compute as pc
+
+    with lancefs.reading(f"reading row versions of {table.uri}"):
+        found = table.get_fragment(fragment).scanner(columns=["_row_created_at_version"]).to_table()
+    return int(pc.min(found["_row_created_at_version"]).as_py() or 0)
+
+
+def stale_settings(table: LanceDataset) -> tuple[str, ...]:
+    """Keys of the table's config that make Lance collect versions by itself."""
+    return tuple(sorted(key for key in table.config() if key.startswith(AUTO_CLEANUP)))
+
+
+def unset(table: LanceDataset, keys: Iterable[str]) -> Transaction:
+    op = lancefs.operations()
+    update = op.UpdateConfig(config_updates=op.UpdateMap(dict.fromkeys(keys)))
+    return lancefs.transaction(update, read_version=table.version)

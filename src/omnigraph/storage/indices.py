@@ -1,0 +1,145 @@
+"""Indices of a table as values: what is built and what it covers; segments that were built and wait for a commit.
+
+An index is one or more segments, each over fragments of its own. A segment's files lie in the table's
+`_indices/<uuid>`; it counts from the commit that names it. Reading coverage opens no index: it stands in the table's
+manifest.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.storage import durable, lancefs
+from omnigraph.storage.layout import Location
+from omnigraph.storage.records import Pin
+
+if TYPE_CHECKING:
+    from lance import LanceDataset, Transaction
+
+FRAGMENT_REUSE = "__lance_frag_reuse"
+_KINDS = {"LabelList": "LABEL_LIST"}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """`version` is the table version that it was built on."""
+
+    uuid: str
+    fragments: frozenset[int]
+    version: int
+    index_version: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class BuiltIndex:
+    """`kind` is Lance's name of the index type, in capitals: BTREE, BITMAP, INVERTED, LABEL_LIST, IVF_FLAT, …"""
+
+    name: str
+    kind: str
+    fields: tuple[int, ...]
+    column: str
+    segments: tuple[Segment, ...]
+
+    @property
+    def covered(self) -> frozenset[int]:
+        return frozenset().union(*(s.fragments for s in self.segments))
+
+
+def built_indices(table: LanceDataset) -> list[BuiltIndex]:
+    """All indices of this version that answer queries, by name."""
+    found = []
+    for index in table.describe_indices():
+        if index.name.startswith("__lance"):
+            continue
+        segments = tuple(
+            Segment(
+                uuid=s.uuid,
+                fragments=frozenset(s.fragment_ids or ()),
+                version=int(s.dataset_version_at_last_update),
+                index_version=int(s.index_version),
+                size_bytes=int(s.size_bytes or 0),
+            )
+            for s in index.segments
+        )
+        kind = _KINDS.get(index.index_type, index.index_type.upper())
+        found.append(BuiltIndex(index.name, kind, tuple(index.fields), index.field_names[0], segments))
+    return sorted(found, key=lambda i: i.name)
+
+
+def new_segment_json(segment: Any) -> dict[str, Any]:
+    """A segment that `create_index_uncommitted` has built, as a JSON value."""
+    details = segment.index_details
+    return {
+        "uuid": segment.uuid,
+        "name": segment.name,
+        "fields": list(segment.fields),
+        "fragments": sorted(segment.fragment_ids),
+        "index_version": segment.index_version,
+        "files": [[f.path, f.size_bytes] for f in segment.files or ()],
+        "details": None if details is None else [details[0], base64.b64encode(details[1]).decode()],
+        "covering": list(segment.covering_fields),
+    }
+
+
+def _new_segment(body: Mapping[str, Any], *, version: int) -> Any:
+    from lance.dataset import Index, IndexFile
+
+    details = body["details"]
+    return Index(
+        uuid=body["uuid"],
+        name=body["name"],
+        fields=list(body["fields"]),
+        dataset_version=version,
+        fragment_ids=_bitmap(body["fragments"]),
+        index_version=body["index_version"],
+        files=[IndexFile(path, size) for path, size in body["files"]],
+        index_details=None if details is None else (details[0], base64.b64decode(details[1])),
+        covering_fields=list(body["covering"]),
+    )
+
+
+def _bitmap(fragments: Iterable[int]) -> Any:
+    from lance.bitmap import Bitmap
+
+    return Bitmap(sorted(fragments))
+
+
+def exchange_segments(
+    table: LanceDataset, new: Sequence[Mapping[str, Any]], *, removed: Iterable[str], version: int
+) -> Transaction:
+    """The commit that makes new segments count and takes old ones, named by uuid, out of their indices.
+
+    `version` is the one that the new segments were built on: rows of later versions are none of theirs.
+    """
+    from lance.dataset import Index
+
+    gone = set(removed)
+    old = [
+        Index(
+            uuid=s.uuid,
+            name=index.name,
+            fields=list(index.fields),
+            dataset_version=s.version,
+            fragment_ids=_bitmap(s.fragments),
+            index_version=s.index_version,
+        )
+        for index in built_indices(table)
+        for s in index.segments
+        if s.uuid in gone
+    ]
+    operation = lancefs.operations().CreateIndex([_new_segment(body, version=version) for body in new], old)
+    return lancefs.transaction(operation, read_version=table.version)
+
+
+def secure_segment(location: Location, pin: Pin, body: Mapping[str, Any]) -> None:
+    """Check the sizes of a new segment's files on a local disk, and sync them."""
+    if not location.is_local:
+        return
+    folder = location.join(pin.path, "_indices", body["uuid"])
+    for name, size in body["files"]:
+        durable.require_size(f"{folder}/{name}", size)
+    durable.sync_tree(folder)

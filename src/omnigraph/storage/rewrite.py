@@ -1,0 +1,272 @@
+"""Rewriting fragments outside the door: the live rows of some fragments go into one new file, and what others deleted
+meanwhile is replayed onto it.
+
+1. rewrite   on any worker, from one exact version: Lance's own compaction task writes the live rows of neighbouring
+             fragments, in order, into one new fragment
+2. number    the new fragment gets an id above every one that exists, with room for what others append meanwhile; row
+             addresses in it are known before it is published
+3. private   a detached version in which the rewrite has happened and no index exists: the place to build indices over
+             fragments that nobody else can see yet. The table's own history does not move
+4. replay    under the ticket, on the newest version: rows that left an old fragment since 1 are marked deleted in the
+             new one. Whether they were deleted, or moved by an update or a fold, makes no difference: they are not at
+             their old place any more. A group whose data files were exchanged is dropped
+5. commit    one Rewrite of what is left, on the exact base
+
+Keeps: every row, its stable row id, its versions. A crash leaves files and a detached version that nobody refers to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omnigraph.storage import durable, lancefs
+from omnigraph.storage.layout import Location
+from omnigraph.storage.objects import open_store
+from omnigraph.storage.records import Pin
+
+if TYPE_CHECKING:
+    from lance import LanceDataset, Transaction
+
+ID_GAP = 4096
+"""Room for fragments that others append between planning and publishing."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some neighbouring fragments and the one that takes their place, as Lance's JSON."""
+
+    old: tuple[dict[str, Any], ...]
+    new: dict[str, Any]
+
+    @property
+    def new_id(self) -> int:
+        return int(self.new["id"])
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What of a rewrite can be committed on a newer version.
+
+    `dropped` are ids of new fragments that will not exist; `replayed` counts rows that left their place meanwhile.
+    """
+
+    groups: tuple[Group, ...]
+    dropped: frozenset[int]
+    replayed: int
+
+
+def first_new_id(table: LanceDataset) -> int:
+    return max((int(f.fragment_id) for f in table.get_fragments()), default=0) + ID_GAP
+
+
+def rewrite(location: Location, pin: Pin, table: LanceDataset, fragments: Sequence[int], *, new_id: int) -> Group:
+    """Write the live rows of these fragments as one fragment. Checked and durable, referred to by nobody yet."""
+    from lance.optimize import Compaction, CompactionTask
+
+    chosen = [table.get_fragment(number) for number in fragments]
+    rows = sum(f.metadata.num_rows for f in chosen)
+    options: dict[str, Any] = {"target_rows_per_fragment": max(rows, 1), "num_threads": 1}
+    with lancefs.reading(f"rewriting fragments of {pin.path}"):
+        task = _task(Compaction, table, options)
+        task["task"]["fragments"] = [f.metadata.to_json() for f in chosen]
+        done = json.loads(CompactionTask.from_json(json.dumps(task)).execute(table).json())
+    assert len(done["new_fragments"]) == 1, "a rewrite writes one fragment"
+    new = {**done["new_fragments"][0], "id": new_id}
+    if location.is_local:
+        durable.sync_files(durable.new_files(location.join(pin.path), [new]))
+    return Group(tuple(done["original_fragments"]), new)
+
+
+def _task(compaction: Any, table: LanceDataset, options: dict[str, Any]) -> dict[str, Any]:
+    """Lance's form of a task with these options: the plan's options, around fragments of our own choice."""
+    body = json.loads(compaction.plan(table, options).json())
+    return {"task": {"fragments": []}, "read_version": table.version, "options": body["options"]}
+
+
+def private_version(location: Location, table: LanceDataset, groups: Sequence[Group]) -> tuple[LanceDataset, list[int]]:
+    """A detached version without indices in which the rewrite has happened, and the detached versions made for it."""
+    from omnigraph.storage.indices import built_indices, exchange_segments
+
+    every = [s.uuid for index in built_indices(table) for s in index.segments]
+    with lancefs.reading(f"preparing a version of {table.uri}"):
+        bare = _detached(location, table, exchange_segments(table, [], removed=every, version=table.version))
+        done = _detached(location, bare, _rewrite_of(bare, groups))
+    return done, [int(bare.version), int(done.version)]
+
+
+def _detached(location: Location, base: LanceDataset, tx: Transaction) -> LanceDataset:
+    import lance
+
+    return lance.LanceDataset.commit(base, tx, storage_options=location.lance_options, detached=True)
+
+
+def commit_of(newest: LanceDataset, groups: Sequence[Group]) -> Transaction:
+    """The Rewrite that puts the new fragments into the place of the old ones."""
+    return _rewrite_of(newest, groups)
+
+
+def _rewrite_of(base: LanceDataset, groups: Sequence[Group]) -> Transaction:
+    from lance.fragment import FragmentMetadata
+
+    op = lancefs.operations()
+
+    def read(bodies: Iterable[Mapping[str, Any]]) -> list[FragmentMetadata]:
+        return [FragmentMetadata.from_json(json.dumps(body)) for body in bodies]
+
+    made = [op.RewriteGroup(read(g.old), read([g.new] if g.new.get("physical_rows") else [])) for g in groups]
+    return lancefs.transaction(op.Rewrite(made, []), read_version=base.version)
+
+
+# ---- replay ----------------------------------------------------------------------------------------------------------
+
+
+class Replayer:
+    """Carries deletions that happened since `then` onto rewritten fragments, as often as it is asked."""
+
+    def __init__(self, location: Location, pin: Pin, then: LanceDataset, private: LanceDataset) -> None:
+        self._location = location
+        self._pin = pin
+        self._then = then
+        self._private = private
+        self._live_then: dict[int, np.ndarray] = {}
+
+    def warm(self, groups: Sequence[Group], now: LanceDataset) -> None:
+        """Read, outside the door, what a replay will need of the old version."""
+        current = _metadata(now)
+        for group in groups:
+            for old in group.old:
+                if old["id"] in current and _deletion(current[old["id"]]) != _deletion(old):
+                    self._live_before(int(old["id"]))
+
+    def replay(self, groups: Sequence[Group], now: LanceDataset) -> Replayed:
+        """What can be committed on `now`."""
+        current = _metadata(now)
+        highest = max(current, default=0)
+        done: list[Group] = []
+        dropped: set[int] = set()
+        count = 0
+        for group in groups:
+            moved = self._moved(group, current, now) if highest < group.new_id else None
+            if moved is None:
+                dropped.add(group.new_id)
+                continue
+            count += len(moved)
+            left = self._without(group, moved, current)
+            if left is not None:
+                done.append(left)
+            if left is None or not left.new["physical_rows"]:
+                dropped.add(group.new_id)
+        return Replayed(tuple(done), frozenset(dropped), count)
+
+    def _moved(self, group: Group, current: Mapping[int, dict[str, Any]], now: LanceDataset) -> np.ndarray | None:
+        """Positions in the new fragment of rows that are not at their old place any more; None if files changed."""
+        found: list[np.ndarray] = []
+        base = 0
+        for old in group.old:
+            number, rows = int(old["id"]), _live_rows(old)
+            known = current.get(number)
+            if known is None:
+                found.append(np.arange(base, base + rows))
+            elif _files(known) != _files(old):
+                return None
+            elif _deletion(known) != _deletion(old):
+                before, after = self._live_before(number), live_offsets(now, number)
+                if not np.isin(after, before, assume_unique=True).all():
+                    return None  # rows came back: this is not the table that was rewritten
+                found.append(base + np.flatnonzero(~np.isin(before, after, assume_unique=True)))
+            base += rows
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+    def _without(self, group: Group, moved: np.ndarray, current: Mapping[int, dict[str, Any]]) -> Group | None:
+        """The group on the newest version, with these rows of the new fragment marked deleted; None if none is left."""
+        old = tuple(current[int(o["id"])] for o in group.old if int(o["id"]) in current)
+        if not old:
+            return None
+        if not len(moved):
+            return Group(old, group.new)
+        fragment = self._private.get_fragment(group.new_id)
+        left = fragment.delete_rows(moved.tolist())
+        if left is None:
+            return Group(old, {**group.new, "physical_rows": 0})
+        body = left.to_json()
+        if self._location.is_local:
+            root = self._location.join(self._pin.path)
+            only = [{"id": body["id"], "files": [], "deletion_file": body["deletion_file"]}]
+            durable.sync_files(durable.new_files(root, only))
+        return Group(old, body)
+
+    def _live_before(self, number: int) -> np.ndarray:
+        if number not in self._live_then:
+            self._live_then[number] = live_offsets(self._then, number)
+        return self._live_then[number]
+
+
+def live_offsets(table: LanceDataset, fragment: int) -> np.ndarray:
+    """Offsets of a fragment's rows that are not deleted, ascending. Reads deletions, no data."""
+    with lancefs.reading(f"reading deletions of {table.uri}"):
+        found = table.scanner(
+            columns=[], with_row_address=True, fragments=[table.get_fragment(fragment)], scan_in_order=True
+        ).to_table()
+    addresses = found["_rowaddr"].to_numpy()
+    return np.asarray(addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+
+def _metadata(table: LanceDataset) -> dict[int, dict[str, Any]]:
+    return {int(f.fragment_id): f.metadata.to_json() for f in table.get_fragments()}
+
+
+def _live_rows(body: Mapping[str, Any]) -> int:
+    deletion = body.get("deletion_file")
+    return int(body["physical_rows"]) - (int(deletion["num_deleted_rows"] or 0) if deletion else 0)
+
+
+def _files(body: Mapping[str, Any]) -> list[Any]:
+    return [(f["path"], tuple(f["fields"])) for f in body["files"]]
+
+
+def _deletion(body: Mapping[str, Any]) -> Any:
+    deletion = body.get("deletion_file")
+    return None if not deletion else (deletion["read_version"], deletion["id"])
+
+
+def changed_fields(then: LanceDataset, now: LanceDataset) -> dict[int, set[int]]:
+    """Fragments that both versions have, and the fields that lie in another file now: what was built over them is
+    out of date.
+    """
+    before, after = _metadata(then), _metadata(now)
+    found: dict[int, set[int]] = {}
+    for number in before.keys() & after.keys():
+        if _files(before[number]) != _files(after[number]):
+            old, new = _homes(before[number]), _homes(after[number])
+            found[number] = {field for field in old.keys() | new.keys() if old.get(field) != new.get(field)}
+    return found
+
+
+def _homes(body: Mapping[str, Any]) -> dict[int, str]:
+    """The file of each field."""
+    return {field: f["path"] for f in body["files"] for field in f["fields"] if field >= 0}
+
+
+# ---- afterwards ------------------------------------------------------------------------------------------------------
+
+
+def remove_detached(location: Location, pin: Pin, versions: Iterable[int]) -> None:
+    """Delete detached versions that have served. What can't be deleted now is left to cleanup."""
+    names = [f"d{version}.manifest" for version in versions]
+    if location.is_local:
+        for name in names:
+            with suppress(OSError):
+                os.unlink(location.join(pin.path, "_versions", name))
+        return
+    import obstore
+    from obstore.exceptions import BaseError
+
+    with suppress(BaseError, OSError):
+        obstore.delete(open_store(location, f"{pin.path}/_versions"), names)
