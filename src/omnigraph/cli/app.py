@@ -12,7 +12,7 @@ from typing import Any
 from typer import Context, Typer, echo
 from typer.core import TyperCommand
 
-from omnigraph.cli import data, demo, direct, embed, export, load, local, pipeline
+from omnigraph.cli import cleanup, data, demo, direct, embed, export, load, local, optimize, pipeline, repair, verify
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,18 @@ VERBS = (
         ),
     ),
     Verb(
+        "optimize",
+        "URI [OPTIONS]",
+        "Merge small fragments, restore indices.",
+        optimize.optimize,
+        (
+            "omnigraph optimize ./people",
+            "omnigraph optimize ./people --plan",
+            "omnigraph optimize s3://bucket/people --tables Knows --max-bytes 20GiB --max-time 30m",
+            "omnigraph optimize ./people --plan --json > plan.json && omnigraph optimize ./people --apply plan.json",
+        ),
+    ),
+    Verb(
         "schema show",
         "URI [OPTIONS]",
         "Show the schema of a branch.",
@@ -174,6 +186,41 @@ VERBS = (
         "Show one commit.",
         data.commit_show,
         ("omnigraph commit show ./people 01JABC…",),
+    ),
+    Verb(
+        "cleanup",
+        "URI --keep N | --older-than DURATION [OPTIONS]",
+        "Remove old versions and leftovers.",
+        cleanup.cleanup,
+        (
+            "omnigraph cleanup ./people --keep 10 --older-than 7d",
+            "omnigraph cleanup ./people --keep 10 --older-than 7d --confirm",
+            "omnigraph cleanup ./people --policy policy.yaml --plan --json > plan.json",
+            "omnigraph cleanup s3://bucket/people --apply plan.json --confirm --yes",
+        ),
+    ),
+    Verb(
+        "verify",
+        "URI [OPTIONS]",
+        "Check everything a graph rests on.",
+        verify.verify,
+        (
+            "omnigraph verify ./people",
+            "omnigraph verify ./people --quick --json",
+            "omnigraph verify s3://bucket/people --branch main --full --engine spark",
+        ),
+    ),
+    Verb(
+        "repair",
+        "URI [OPTIONS]",
+        "Publish or discard what changed tables without omnigraph.",
+        repair.repair,
+        (
+            "omnigraph repair ./people",
+            "omnigraph repair ./people --confirm",
+            "omnigraph repair s3://bucket/people --branch review/anna --tables Person --discard --confirm",
+            "omnigraph repair --cluster ./cluster --graph people --force --confirm --json",
+        ),
     ),
     Verb(
         "demo",

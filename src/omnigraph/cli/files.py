@@ -30,6 +30,19 @@ def read_text(name: str) -> str:
         raise FileUnreadable(path=shown, detail=f"it is not UTF-8 text (byte {error.start}).") from error
 
 
+def read_json(name: str) -> dict[str, Any]:
+    """A file that holds one JSON object."""
+    import json
+
+    try:
+        body = json.loads(read_text(name))
+    except json.JSONDecodeError as error:
+        raise FileUnreadable(path=name, detail=f"it is no JSON ({error}).") from error
+    if not isinstance(body, dict):
+        raise FileUnreadable(path=name, detail="it holds no JSON object.")
+    return body
+
+
 @contextmanager
 def written(path: str) -> Iterator[IO[bytes]]:
     """A new file that appears under its name when it is complete and on disk; until then the old one stays."""

@@ -31,6 +31,7 @@ from omnigraph.storage.layout import Location, locate
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
+    from omnigraph.pipeline.progress import Watcher
 
 _SERVER = re.compile(r"https?:", re.IGNORECASE)
 _STATE = "__cluster/state.json"
@@ -141,6 +142,17 @@ def open_graph(target: Target, *, actor: str | None = None) -> Graph:
     import omnigraph
 
     return omnigraph.open(target.uri, actor=actor)
+
+
+def open_direct(
+    target: Target, engine: str | None, master: str | None, conf: Sequence[str] | None, watcher: Watcher
+) -> Graph:
+    """The graph of a maintenance command, with the engine that it was asked to run on."""
+    import omnigraph
+    from omnigraph.pipeline.session import SparkSettings
+
+    settings = SparkSettings.of(master=master, conf=None if conf is None else list(conf))
+    return omnigraph.open(target.uri, engine=engine, master=settings.master, conf=settings.conf, watcher=watcher)
 
 
 def checked_actor(actor: str | None) -> str | None:
