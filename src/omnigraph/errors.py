@@ -11,8 +11,13 @@ OmnigraphError
 │   ├── SchemaSyntaxError      the .pg text does not parse
 │   ├── SchemaRuleError        it parses and breaks a rule of the language
 │   └── UnsupportedSchemaChange  the plan holds a step that can't be applied
+├── QueryError
+│   ├── QuerySyntaxError       the .gq text does not parse (Q000)
+│   ├── QueryCheckError        it parses and does not fit the schema (T1 …)
+│   └── ParameterError         the values given are not those that the query declares
 ├── PipelineFileError          a pipeline file that is not what it should be, with the place
-│   └── PipelineVariableMissing  it names a variable that has no value
+│   ├── PipelineVariableMissing  it names a variable that has no value
+│   └── PolicyFileError        the same of a policy file of maintenance
 ├── InputError
 │   ├── RecordError            lines of an input file are not valid records
 │   ├── ConstraintViolation    rows break a rule of the schema
@@ -22,15 +27,18 @@ OmnigraphError
 │   ├── InvalidFilter          a filter text that can't be understood, or fails on a row
 │   ├── FileUnreadable         a file that a command is to read is missing, forbidden or damaged
 │   ├── FileUnwritable         a file that a command is to write can't be written
-│   └── ExportFolderTaken      the folder of an export holds something that is not to be touched
+│   ├── ExportFolderTaken      the folder of an export holds something that is not to be touched
+│   └── PlanUnusable           a saved plan that can't be applied to this graph
 ├── ConflictError
 │   ├── PreconditionFailed     --if-commit lost (exit code 4)
 │   ├── ReadSetConflict        what the transaction read has changed
 │   ├── StaleView              a handle or snapshot is behind what it needs
-│   └── WriterBusy             another writer held the branch for longer than the caller waits
+│   ├── WriterBusy             another writer held the branch for longer than the caller waits
+│   └── WriterActive           a command that needs a branch at rest finds a writer at work there
 ├── RecoveryError
 │   ├── RecoveryPending        an operation of a dead writer can't be settled here and now
 │   ├── UncoveredDrift         a table moved without the door
+│   ├── BranchPinUnreadable    a version that a live branch stands on can't be opened
 │   └── BadRecoveryRecord      an object under __recovery can't be understood
 ├── FormatError
 │   ├── NewerFormat            the graph was written by a newer omnigraph
@@ -172,6 +180,38 @@ class UnsupportedSchemaChange(OmnigraphError):
     remedy_text = "Run `omnigraph schema plan` to see every step, and change the schema file accordingly."
 
 
+# ---- queries ---------------------------------------------------------------------------------------------------------
+
+
+class QueryError(OmnigraphError):
+    """Errors of .gq text carry file, line, column, the offending line, a caret under the place, and a code."""
+
+    condition = "query_error"
+    text = "{file}:{line}:{column}: {code}: {detail}\n{excerpt}"
+    remedy_text = "Correct the query at that place."
+
+
+class QuerySyntaxError(QueryError):
+    """`code` is always Q000."""
+
+    condition = "query_syntax"
+
+
+class QueryCheckError(QueryError):
+    """`code` is one of T1 …, `query` the name of the query, `suggestion` the word that was probably meant, or None."""
+
+    condition = "query_check"
+    remedy_text = "Correct the query at that place; `omnigraph lint` checks a whole file against a schema."
+
+
+class ParameterError(QueryError):
+    """`problems` are all of them: objects with `parameter` and `detail`."""
+
+    condition = "query_parameter"
+    text = "the query {query} can't run with these parameters: {shown}"
+    remedy_text = "Give every parameter that the query declares a value of its type; those with a ? may be left out."
+
+
 # ---- pipeline files --------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +227,11 @@ class PipelineVariableMissing(PipelineFileError):
     condition = "pipeline_variable_missing"
     text = "{file}:{line}:{column}: {detail}\n{excerpt}"
     remedy_text = "Set {name} in the environment, or give it with --var {name}=VALUE; nothing was written."
+
+
+class PolicyFileError(PipelineFileError):
+    condition = "policy_file"
+    remedy_text = "Correct the policy file at that place; nothing was removed."
 
 
 # ---- input -----------------------------------------------------------------------------------------------------------
@@ -283,6 +328,12 @@ class ExportFolderTaken(InputError):
     remedy_text = "Name a folder that is empty or does not exist yet, or remove this one first; nothing was written."
 
 
+class PlanUnusable(InputError):
+    condition = "plan_unusable"
+    text = "{path} can't be applied: {detail}"
+    remedy_text = "Make a new plan of this graph with --plan --json; nothing was changed."
+
+
 # ---- conflicts -------------------------------------------------------------------------------------------------------
 
 
@@ -315,6 +366,12 @@ class WriterBusy(ConflictError):
     remedy_text = "Try again, or raise the limit with OMNIGRAPH_WRITE_TIMEOUT; nothing was written."
 
 
+class WriterActive(ConflictError):
+    condition = "writer_active"
+    text = "{verb} can't run on {branch} while another operation is at work there: {kind} {operation_id}."
+    remedy_text = "Wait until that has finished, then repeat the command; nothing was written."
+
+
 # ---- recovery --------------------------------------------------------------------------------------------------------
 
 
@@ -335,6 +392,15 @@ class UncoveredDrift(RecoveryError):
         "and no operation of omnigraph explains it."
     )
     remedy_text = "Run `omnigraph repair` to see what happened and to publish or discard it; nothing was written."
+
+
+class BranchPinUnreadable(RecoveryError):
+    condition = "branch_pin_unreadable"
+    text = "the branch {branch!r} stands on version {version} of {table_key}, which can't be opened: {detail}"
+    remedy_text = (
+        "Run `omnigraph verify` to see what is damaged, then bring the files back from a copy, or delete the branch; "
+        "nothing was removed."
+    )
 
 
 class BadRecoveryRecord(RecoveryError):

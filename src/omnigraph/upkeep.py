@@ -5,19 +5,23 @@ Every verb is safe beside every other one and beside any number of writers, from
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.storage.records import MAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from omnigraph.commit.door import Door
+    from omnigraph.maintenance.cleanup import CleanupResult, Policy
     from omnigraph.maintenance.optimize import OptimizePlan, OptimizeResult
     from omnigraph.maintenance.repair import RepairResult
     from omnigraph.maintenance.verify import VerifyResult
     from omnigraph.pipeline.engine import Engines
+    from omnigraph.snapshot import AsOf, Snapshot
     from omnigraph.storage.layout import Location
 
 
@@ -136,3 +140,72 @@ class Upkeep:
             branch=branch, quick=quick, full=full, orphans_older_than_s=old_s, engine=engine, seed=seed
         )
         return verify(self._door, self.engines, options)
+
+    def plan_cleanup(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: str | float | None = None,
+        policy: Policy | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        orphans_older_than: str | float | None = None,
+        manifest_older_than: str | float | None = None,
+    ) -> CleanupResult:
+        """What `cleanup` would remove with these options: every version and file, and why. Nothing is removed."""
+        return self.cleanup(
+            keep=keep,
+            older_than=older_than,
+            policy=policy,
+            orphans_older_than=orphans_older_than,
+            manifest_older_than=manifest_older_than,
+        )
+
+    def cleanup(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: str | float | None = None,
+        policy: Policy | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        orphans_older_than: str | float | None = None,
+        manifest_older_than: str | float | None = None,
+        plan: CleanupResult | Mapping[str, Any] | None = None,
+        confirm: bool = False,
+    ) -> CleanupResult:
+        """Remove versions beyond the newest `keep` of each table and replaced at least `older_than` ago; a preview
+        unless `confirm`.
+
+        Durations are seconds, or texts as 7d. `policy` is a policy file instead of both. `plan`, from `plan_cleanup`
+        or its JSON, is executed as it is, except for what has come into use since. Whatever a live branch, a tag or a
+        running reader needs stays, and so does the newest version of everything.
+        """
+        from omnigraph.maintenance.cleanup import CleanupResult, cleanup, make_policy
+
+        if plan is not None:
+            body = plan.to_json() if isinstance(plan, CleanupResult) else plan
+            return cleanup(self._door, confirm=confirm, apply=body, watcher=self.engines.watcher)
+        chosen = make_policy(
+            keep=keep,
+            older_than=older_than,
+            policy=policy,
+            orphans_older_than=orphans_older_than,
+            manifest_older_than=manifest_older_than,
+        )
+        return cleanup(self._door, chosen, confirm=confirm, watcher=self.engines.watcher)
+
+    @contextmanager
+    def lease(
+        self,
+        branch: str = MAIN,
+        *,
+        commit: str | None = None,
+        as_of: AsOf | None = None,
+        seconds: float | None = None,
+    ) -> Iterator[Snapshot]:
+        """One state that cleanup leaves alone until the block ends, however long that takes.
+
+        The lease is renewed while this process lives; if it dies, it blocks cleanup for `seconds` at the most, ten
+        minutes by default.
+        """
+        from omnigraph.pipeline.leased import leased
+
+        with leased(self._door, branch, commit=commit, as_of=as_of, seconds=seconds) as snapshot:
+            yield snapshot

@@ -1,8 +1,9 @@
 """Reading a type of the graph on Spark: from one pinned commit to record batches on the executors.
 
 1. pin         on the driver: open the graph, resolve the commit, look up type, columns and filter
-2. partitions  on the driver: groups of neighbouring fragments, so many rows each
-3. read        on an executor: open the table at its pinned version, scan the fragments, cast to what Spark takes
+2. partitions  on the driver: groups of neighbouring fragments, so many rows each; a lease on the version, for an hour
+3. read        on an executor: open the table at its pinned version, scan the fragments, cast to what Spark takes. Every
+               task renews the lease when it begins
 
 | property       | Spark                 |                                                              |
 |----------------|-----------------------|--------------------------------------------------------------|
@@ -33,7 +34,7 @@ from omnigraph.errors import UsageError
 from omnigraph.language.schema.model import EntityType, PropertyType
 from omnigraph.pipeline.readable import readable
 from omnigraph.read import Condition, columns_of, condition_of, type_of
-from omnigraph.storage import filters
+from omnigraph.storage import filters, leases
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.parts import cut
 from omnigraph.storage.records import Pin
@@ -43,6 +44,8 @@ from omnigraph.storage.table import Tables, name_of
 PARTITION_ROWS = 500_000
 PARTITION_BYTES = 512 << 20
 IN_VALUES_MOST = 1_000
+LEASE_S = 3600.0
+"""How long a read may take between two tasks' beginnings before cleanup may take its version away."""
 BATCH_BYTES_MOST = 256 << 20
 """Spark's arrays of bytes end at 2 GiB: larger batches, which only blobs make, are cut before."""
 
@@ -81,6 +84,7 @@ class Fragments(InputPartition):  # type: ignore[misc]
     """The fragments that one task reads."""
 
     numbers: tuple[int, ...]
+    lease: str
 
 
 def pin(
@@ -152,8 +156,9 @@ class GraphReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[InputPartition]:
         rows = self.pinned.partition_rows
         with readable():
+            lease = leases.take(self.pinned.location, [self.pinned.pin], seconds=LEASE_S, commit=self.pinned.commit)
             groups = cut(_open(self.pinned), rows_most=rows, bytes_most=PARTITION_BYTES)
-        return [Fragments(group.fragments) for group in groups]
+        return [Fragments(group.fragments, lease.id) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -161,6 +166,7 @@ class GraphReader(DataSourceReader):  # type: ignore[misc]
         assert isinstance(partition, Fragments)
         target = to_arrow_schema(self.shape, timezone="UTC")
         with readable():
+            leases.renew(self.pinned.location, partition.lease)
             for batch in _scan(self.pinned, fragments=partition.numbers, more=self.pushed, columns=target.names):
                 for part in _cut(batch):
                     yield from pa.table(part).cast(target).to_batches()

@@ -7,6 +7,7 @@
 
 1. plan    one snapshot; every table is cut into groups of fragments, each group is one task and one file. The cut hangs
            on the snapshot only, so the same state gives the same files. A type without rows gets one file without rows
+           The snapshot's versions are leased, so that no cleanup removes them meanwhile
 2. claim   the folder is empty, or holds what an export left that is not running any more, which is removed first;
            `_unfinished.json`, created only if there is none, says who writes here
 3. write   the tasks; a file appears when it is whole
@@ -38,6 +39,7 @@ from omnigraph.language.schema.show import render
 from omnigraph.pipeline.engine import Engines
 from omnigraph.pipeline.export import chosen_types
 from omnigraph.pipeline.export_tasks import EXTENSIONS, WRITE_PART, PartTask, lance_schema
+from omnigraph.pipeline.leased import under_lease
 from omnigraph.results import ExportResult
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.folder import Folder
@@ -98,14 +100,15 @@ def export_folder(
     folder = Folder(out)
     _leftovers(folder)  # a folder that is taken is told before Spark starts
     runner = engines.runner(work_bytes=plan.size_bytes, requested=engine)
-    _claim(folder, plan)
-    try:
-        folder.make(plan.scratch, *plan.folders)
-        done = runner.run(WRITE_PART, [task.to_json() for task in plan.tasks], stage=f"writing {format}")
-        files = _finish(folder, plan, done)
-    except BaseException:
-        _give_up(folder, plan)
-        raise
+    with under_lease(snapshot):
+        _claim(folder, plan)
+        try:
+            folder.make(plan.scratch, *plan.folders)
+            done = runner.run(WRITE_PART, [task.to_json() for task in plan.tasks], stage=f"writing {format}")
+            files = _finish(folder, plan, done)
+        except BaseException:
+            _give_up(folder, plan)
+            raise
     return ExportResult(
         branch=snapshot.branch,
         commit=snapshot.commit,

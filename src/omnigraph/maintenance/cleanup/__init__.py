@@ -1,0 +1,198 @@
+"""Cleanup: remove versions that nobody needs any more, and what dead writers left. Destructive, and so a plan first.
+
+1. refuse   an operation of a dead writer is undecided, a table has uncovered drift, a version that a live branch
+            stands on can't be opened: nothing is touched
+2. plan     per table folder: forks that nobody can read again, versions that the policy lets go and no floor holds,
+            files that only those refer to, files that no version refers to and that are old (`plan`, `floors`,
+            `orphans`). A preview ends here: it is the plan
+3. execute  announce, look again, remove (`execute`)
+
+The manifest's own versions are collected as well, the oldest ones only, and never the newest days of them: a writer
+that is stopped inside its swap is refused through the versions that came since.
+
+Keeps: everything that a live branch, the commit it was made from, a merge base, a tag of Lance or a reader's lease
+needs; the newest version of every line; everything above a published version. One failing table does not stop the
+others: its error stands in its row. A crash leaves more to remove, and nothing half readable that anybody stands on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnigraph.commit import owner
+from omnigraph.commit.door import Door
+from omnigraph.commit.migrate import require_current
+from omnigraph.errors import OmnigraphError
+from omnigraph.maintenance.cleanup import execute
+from omnigraph.maintenance.cleanup.document import CleanupResult, Refused, plan_from_json, preview_of
+from omnigraph.maintenance.cleanup.floors import (
+    Floors,
+    read_floors,
+    require_no_drift,
+    require_pins,
+    require_settled,
+    table_keys,
+)
+from omnigraph.maintenance.cleanup.orphans import staged, table_folders, table_of
+from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
+from omnigraph.maintenance.cleanup.policy import Policy, Rule, make_policy
+from omnigraph.pipeline.progress import Silent, Watcher
+from omnigraph.storage import leases
+from omnigraph.storage.control import store_time_s
+from omnigraph.storage.layout import MANIFEST
+from omnigraph.storage.objects import all_exist
+
+__all__ = ["CleanupPlan", "CleanupResult", "Policy", "Rule", "cleanup", "make_policy", "plan_cleanup"]
+
+ANNOUNCED_MOST_S = 24 * 3600.0
+"""An announcement that is older than this is that of a cleanup which died."""
+
+
+def cleanup(
+    door: Door,
+    policy: Policy | None = None,
+    *,
+    confirm: bool = False,
+    apply: Mapping[str, Any] | None = None,
+    apply_name: str = "the plan",
+    watcher: Watcher | None = None,
+) -> CleanupResult:
+    """Remove what the policy lets go, or what a saved plan names and may still go. A preview without `confirm`."""
+    return _Run(door, watcher or Silent()).run(policy, confirm=confirm, apply=apply, apply_name=apply_name)
+
+
+def plan_cleanup(door: Door, policy: Policy, *, watcher: Watcher | None = None) -> CleanupResult:
+    """What `cleanup` would remove. Nothing is changed."""
+    return cleanup(door, policy, watcher=watcher)
+
+
+def concurrency() -> int:
+    return max(1, int(os.environ.get("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "8")))
+
+
+@dataclass(frozen=True)
+class _Run:
+    door: Door
+    watcher: Watcher
+
+    def run(
+        self, policy: Policy | None, *, confirm: bool, apply: Mapping[str, Any] | None, apply_name: str
+    ) -> CleanupResult:
+        started = time.monotonic()
+        location = self.door.manifest.location
+        if confirm:
+            require_current(self.door.manifest, observe=self.door.observe)
+        saved = None if apply is None else plan_from_json(apply, graph=location.uri, path=apply_name)
+        wanted = saved.policy if saved is not None else policy
+        assert wanted is not None, "a policy, or a plan that holds one"
+        now_s = store_time_s(location)
+        facts = self._facts(wanted, now_s)
+        plan = self._plan(facts, only=None if saved is None else {t.path for t in saved.tables})
+        refused: list[Refused] = []
+        if saved is not None:
+            plan, refused = self._applied(saved, plan, facts.floors)
+        if not confirm:
+            return preview_of(plan, seconds=time.monotonic() - started, refused=refused)
+        announcement = execute.announce(location, plan)
+        try:
+            floors = execute.exclude(self.door.manifest, self._look_again)
+        except BaseException:
+            leases.withdraw(location, [announcement])
+            raise
+        revised, late = self._revised(plan, replace(facts, floors=floors))
+        remover = execute.Remover(self.door, concurrency(), self.watcher, self._read)
+        result = remover.run(revised, refused=[*refused, *(late if saved is not None else ())], started_s=started)
+        execute.tidy(location, floors, announcement, self._dead_announcements(now_s))
+        return result
+
+    def _read(self) -> Floors:
+        return read_floors(self.door, now_s=store_time_s(self.door.manifest.location))
+
+    def _look_again(self) -> Floors:
+        floors = self._read()
+        require_settled(self.door)
+        require_no_drift(self.door, floors, threads=concurrency())
+        return floors
+
+    def _facts(self, policy: Policy, now_s: float) -> Facts:
+        floors = read_floors(self.door, now_s=now_s)
+        require_settled(self.door)
+        handles = require_pins(self.door, floors, threads=concurrency())
+        require_no_drift(self.door, floors, threads=concurrency())
+        left: dict[str, set[str]] = {}
+        for _, body in leases.announcements(self.door.manifest.location):
+            for folder, paths in (body.get("files") or {}).items():
+                left.setdefault(folder, set()).update(paths)
+        return Facts(self.door, floors, policy, now_s, table_keys(self.door, floors), handles, left)
+
+    def _plan(self, facts: Facts, *, only: set[str] | None) -> CleanupPlan:
+        location = self.door.manifest.location
+        paths = [*table_folders(location), MANIFEST]
+        self.watcher.stage("planning", tasks=len(paths))
+        tables: list[TablePlan] = []
+        with ThreadPoolExecutor(concurrency(), thread_name_prefix="omnigraph-cleanup") as pool:
+            for one in pool.map(lambda path: _planned(facts, path), paths):
+                tables.append(one)
+                size = sum(t.size for t in tables)
+                self.watcher.advance(tasks=len(tables), rows=0, size_bytes=size)
+        tables.sort(key=lambda t: (t.table_key == MANIFEST, not t.table_key.startswith("node:"), t.table_key))
+        return CleanupPlan(
+            graph=location.uri,
+            policy=facts.policy,
+            made_at_s=facts.now_s,
+            tables=tuple(t for t in tables if only is None or t.path in only),
+            staging=tuple(staged(location, facts.policy, now_s=facts.now_s)),
+            warnings=tuple(facts.policy.warnings),
+            leases=tuple(lease.id for lease in facts.floors.leases),
+        )
+
+    def _applied(self, saved: CleanupPlan, now: CleanupPlan, floors: Floors) -> tuple[CleanupPlan, list[Refused]]:
+        """What the saved plan names and may still go; what it names, is there, and may not."""
+        allowed = {t.path: t for t in now.tables}
+        tables: list[TablePlan] = []
+        refused: list[Refused] = []
+        for table in saved.tables:
+            present = allowed.get(table.path) or TablePlan(table.table_key, table.path)
+            tables.append(execute.both(table, present))
+            refused += execute.refusals(table, present, floors, self._exists)
+        known = {one.path: one for one in now.staging}
+        kept = tuple(known[one.path] for one in saved.staging if one.path in known)
+        return replace(now, tables=tuple(tables), staging=kept, warnings=saved.warnings), refused
+
+    def _revised(self, plan: CleanupPlan, facts: Facts) -> tuple[CleanupPlan, list[Refused]]:
+        tables: list[TablePlan] = []
+        refused: list[Refused] = []
+        for table in plan.tables:
+            if execute.is_held(table, facts.floors):
+                again = _planned(facts, table.path)
+                refused += execute.refusals(table, again, facts.floors, self._exists)
+                tables.append(execute.both(table, again))
+            else:
+                tables.append(table)
+        return replace(plan, tables=tuple(tables)), refused
+
+    def _exists(self, path: str) -> bool:
+        return all_exist(self.door.manifest.location, [path])
+
+    def _dead_announcements(self, now_s: float) -> list[str]:
+        return list(_dead(self.door, now_s))
+
+
+def _planned(facts: Facts, path: str) -> TablePlan:
+    """A table that can't be planned keeps everything, and says why."""
+    try:
+        return plan_folder(facts, path)
+    except OmnigraphError as error:
+        return TablePlan(facts.keys.get(table_of(path), path), path, error=str(error))
+
+
+def _dead(door: Door, now_s: float) -> Iterator[str]:
+    for name, body in leases.announcements(door.manifest.location):
+        made_s = float(body.get("at_s") or 0.0)
+        if owner.is_gone(body.get("owner")) or now_s - made_s > ANNOUNCED_MOST_S:
+            yield name

@@ -1,0 +1,224 @@
+"""Carry a plan out: announce it, look again, remove.
+
+1. announce  an object under `__cleanup` names every version and file that is about to go
+2. exclude   read the floors again; swap the manifest's `refs` over exactly that reading. A branch that is being created
+             or deleted meanwhile loses this swap, or this cleanup does and looks again. From here on a new branch can
+             only stand on heads that this reading has seen, or on newer versions
+3. revise    what a floor holds by now is planned again, and only what both plans name goes
+4. remove    forks first; then versions, oldest first, each line's before the files that only they referred to
+5. withdraw  the announcement
+
+A reader's lease is written before it looks for announcements, and leases are read in 2, after 1: one sees the other.
+
+A crash in 1 to 3 leaves an announcement. In 4 it leaves versions for the next run to remove, and files that no version
+refers to any more: the next run knows them by the announcement and need not wait until they are old. Every removal may
+be repeated. A fork's mention goes first, then its versions: half of a fork is a fork that nobody can open, and is
+reclaimed by the next run.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from omnigraph.commit import owner
+from omnigraph.commit.door import Door
+from omnigraph.errors import OmnigraphError, StorageError, WriterBusy
+from omnigraph.maintenance.cleanup.document import CleanupResult, ForkResult, Refused, StagedResult, TableResult
+from omnigraph.maintenance.cleanup.floors import Floors
+from omnigraph.maintenance.cleanup.orphans import Staged
+from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFork, TablePlan
+from omnigraph.pipeline.progress import Watcher
+from omnigraph.storage import leases
+from omnigraph.storage.layout import MANIFEST, Location
+from omnigraph.storage.manifest import REFS, Manifest, SwapLost
+from omnigraph.storage.removal import remove, remove_folders, secure_removal
+
+TRIES_MOST = 20
+SUSPICIOUS_S = 60.0
+"""A swap that took longer may have been stopped for days: then everything is looked at again."""
+
+
+def announce(location: Location, plan: CleanupPlan) -> str:
+    versions: dict[str, frozenset[int]] = {}
+    files: dict[str, list[str]] = {}
+    for table in plan.tables:
+        versions.update(table.by_line())
+        named = [f.path for f in table.files if f.reason in ("only_in_removed_versions", "left_by_a_cleanup")]
+        if named:
+            files[table.path] = named
+    return leases.announce(location, versions, files, owner=owner.myself(), now_s=plan.made_at_s)
+
+
+def exclude(manifest: Manifest, look: Callable[[], Floors]) -> Floors:
+    """Step 2: floors that no branch creation or deletion can slip past."""
+    for _ in range(TRIES_MOST):
+        floors = look()
+        token, started = secrets.token_hex(6), time.clock_gettime(time.CLOCK_BOOTTIME)
+        try:
+            manifest.update({REFS: token}, read_version=floors.manifest_version)
+        except SwapLost:
+            continue
+        except StorageError:
+            # The answer may have been lost: the manifest itself says whether the swap is there.
+            if manifest.table().config().get(REFS) != token:
+                raise
+        if time.clock_gettime(time.CLOCK_BOOTTIME) - started < SUSPICIOUS_S:
+            return floors
+    raise WriterBusy(branch=REFS, waited_s=0.0)
+
+
+# ---- revise ----------------------------------------------------------------------------------------------------------
+
+
+def is_held(table: TablePlan, floors: Floors) -> bool:
+    """Whether a floor holds something that this plan would remove."""
+    if table.whole is not None and floors.is_read(table.path):
+        return True
+    if any(floors.why(v.line, v.version) for v in table.versions if v.line != MANIFEST):
+        return True
+    return any(floors.is_read(f.path) or f.fork.partition("-")[0] in floors.incarnations for f in table.forks)
+
+
+def both(one: TablePlan, other: TablePlan) -> TablePlan:
+    """What both plans name. A version, file or fork that only one of them names stays."""
+    if one.whole != other.whole:
+        return TablePlan(other.table_key, other.path, kept=other.kept, error=other.error)
+    versions = {(v.line, v.version) for v in one.versions}
+    files = {f.path for f in one.files}
+    forks = {f.path for f in one.forks}
+    named = {f.path: {file.path for file in f.files} for f in one.forks}
+    return replace(
+        other,
+        versions=tuple(v for v in other.versions if (v.line, v.version) in versions),
+        files=tuple(f for f in other.files if f.path in files),
+        forks=tuple(
+            replace(f, files=tuple(file for file in f.files if file.path in named[f.path]))
+            for f in other.forks
+            if f.path in forks
+        ),
+    )
+
+
+def refusals(wanted: TablePlan, allowed: TablePlan, floors: Floors, exists: Callable[[str], bool]) -> list[Refused]:
+    """What a saved plan names, is still there, and stays."""
+    key = wanted.table_key
+    found: list[Refused] = []
+    versions = {(v.line, v.version) for v in allowed.versions}
+    for v in wanted.versions:
+        if (v.line, v.version) not in versions and exists(f"{wanted.path}/{v.path}"):
+            because = floors.why(v.line, v.version) or _kept_because(allowed, v.line, v.version)
+            found.append(Refused(key, f"{v.line} version {v.version}", ", ".join(because)))
+    files = {f.path for f in allowed.files}
+    for f in wanted.files:
+        if f.path not in files and exists(f"{wanted.path}/{f.path}"):
+            found.append(Refused(key, f"{wanted.path}/{f.path}", "in_use"))
+    forks = {f.path for f in allowed.forks}
+    for fork in wanted.forks:
+        if fork.path not in forks and any(exists(f"{wanted.path}/{f.path}") for f in fork.files):
+            found.append(Refused(key, fork.path, "in_use"))
+    return found
+
+
+def _kept_because(allowed: TablePlan, line: str, version: int) -> tuple[str, ...]:
+    for kept in allowed.kept:
+        if (kept.line, kept.version) == (line, version):
+            return kept.because
+    return ("policy",)
+
+
+# ---- remove ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Remover:
+    """Step 4. `fresh` reads the floors anew: a fork goes only if that works, and nobody stands on it."""
+
+    door: Door
+    threads: int
+    watcher: Watcher
+    fresh: Callable[[], Floors]
+
+    @property
+    def _location(self) -> Location:
+        return self.door.manifest.location
+
+    def run(self, plan: CleanupPlan, *, refused: Sequence[Refused], started_s: float) -> CleanupResult:
+        forks = tuple(self._fork(table, fork) for table in plan.tables for fork in table.forks)
+        tables = self._tables(plan.tables)
+        staging = tuple(self._staged(one) for one in plan.staging)
+        return CleanupResult(
+            plan=plan,
+            confirmed=True,
+            tables=tables,
+            reclaimed_forks=forks,
+            staging=staging,
+            refused=tuple(refused),
+            seconds=time.monotonic() - started_s,
+        )
+
+    def _fork(self, table: TablePlan, fork: GoingFork) -> ForkResult:
+        try:
+            floors = self.fresh()
+            if floors.is_read(fork.path):
+                return ForkResult(replace(fork, files=()), "it is in use by now; skipped")
+            remove(self._location, table.path, [f.path for f in fork.files])
+            remove_folders(self._location, [fork.path])
+        except OmnigraphError as error:
+            return ForkResult(replace(fork, files=()), f"skipped: {error}")
+        return ForkResult(fork)
+
+    def _tables(self, plans: Sequence[TablePlan]) -> tuple[TableResult, ...]:
+        self.watcher.stage("removing", tasks=len(plans))
+        done: list[TableResult] = []
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="omnigraph-cleanup") as pool:
+            for result in pool.map(self._table, plans):
+                done.append(result)
+                size = sum(t.bytes_removed for t in done)
+                self.watcher.advance(tasks=len(done), rows=0, size_bytes=size)
+        return tuple(done)
+
+    def _table(self, plan: TablePlan) -> TableResult:
+        if plan.error is not None or plan.is_empty:
+            return TableResult.of(replace(plan, forks=()))
+        gone = replace(plan, versions=(), files=(), forks=())
+        try:
+            for line, versions in sorted(plan.by_line().items()):
+                going = sorted((v for v in plan.versions if v.line == line), key=lambda v: v.version)
+                assert len(going) == len(versions)
+                remove(self._location, plan.path, [v.path for v in going])
+                secure_removal(self._location, line)
+                gone = replace(gone, versions=(*gone.versions, *going))
+            remove(self._location, plan.path, [f.path for f in plan.files])
+            gone = replace(gone, files=plan.files)
+            remove_folders(self._location, self._emptied(plan))
+        except OmnigraphError as error:
+            return TableResult.of(replace(gone, error=str(error)))
+        return TableResult.of(gone)
+
+    @staticmethod
+    def _emptied(plan: TablePlan) -> list[str]:
+        """Folders that belong to removed files alone. The others stay: a writer may be about to use them."""
+        if plan.whole is not None:
+            return [plan.path]
+        inner = {f.path.rpartition("/")[0] for f in plan.files if f.kind in ("data", "index")}
+        return [f"{plan.path}/{folder}" for folder in sorted(inner) if not folder.endswith(("data", "_indices"))]
+
+    def _staged(self, one: Staged) -> StagedResult:
+        try:
+            remove(self._location, one.path, [f.path for f in one.files])
+            remove_folders(self._location, [one.path])
+        except OmnigraphError as error:
+            return StagedResult(one, str(error))
+        return StagedResult(one)
+
+
+def tidy(location: Location, floors: Floors, announcement: str, dead: Sequence[str]) -> None:
+    """Step 5, and leases that have run out. What fails here is done by the next run."""
+    with suppress(StorageError):
+        leases.withdraw(location, [announcement, *dead])
+        leases.drop(location, floors.expired)

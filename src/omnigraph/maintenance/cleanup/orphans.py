@@ -1,0 +1,198 @@
+"""What no live state refers to: forks of tables, whole table folders, staged files of loads.
+
+A fork belongs to the branch whose incarnation its name begins with.
+
+* branch_gone      there is no such branch any more: what is written there can never be published
+* never_published  the branch has a fork of its own for this table, and it is another one: a first write that lost
+* dropped_type     the branch has dropped the type, as long ago as the policy keeps things
+* abandoned        anything else that nobody refers to may belong to a first write that is still being prepared. It
+                   goes when nothing of it has changed for as long as unreferenced files are kept
+
+A table folder goes whole when no live branch stands on any of its lines: a dropped type as above, one that no commit
+ever named when it is abandoned. Staged files go when the process that wrote them is gone, or when they are abandoned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from omnigraph.commit import owner
+from omnigraph.commit.door import Door
+from omnigraph.maintenance.cleanup.floors import Floors
+from omnigraph.maintenance.cleanup.policy import Policy
+from omnigraph.maintenance.listing import StoredFile, listed
+from omnigraph.storage import lancefs
+from omnigraph.storage.layout import TABLE_FOLDERS, Location
+from omnigraph.storage.manifest import Manifest, quote
+from omnigraph.storage.records import Record
+from omnigraph.storage.references import Folder, Line
+
+STAGING = "__staging"
+_OWNER = "owner.json"
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The commit that ended a type's table."""
+
+    record: Record
+    commits_since: int | None
+    """Epochs of its branch since then; None if that branch is gone."""
+
+
+def table_of(folder: str) -> str:
+    """The type id of a table folder."""
+    return folder.rpartition("/")[2].rpartition("-")[0]
+
+
+def fork_goes(
+    door: Door, folder: Folder, line: Line, floors: Floors, policy: Policy, *, now_s: float, is_tagged: bool
+) -> str | None:
+    """Why a fork may go; None if it stays."""
+    fork = line.fork
+    if fork is None or is_tagged or floors.is_read(f"{folder.path}/{line.path}"):
+        return None
+    branch = floors.incarnations.get(fork.partition("-")[0])
+    if branch is None:
+        return "branch_gone"
+    head, table = floors.heads[branch], table_of(folder.path)
+    pin = floors.pins[branch].get(table)
+    if pin is not None and pin.owned_by(head.incarnation, is_main=head.is_main) and pin.fork is not None:
+        return "never_published"
+    if pin is None:
+        drop = drop_of(door.manifest, table, floors)
+        return "dropped_type" if drop is not None and _long_enough(drop, policy, now_s) else None
+    changed_s = max((f.modified_s for f in _of_line(folder, line)), default=None)
+    return "abandoned" if changed_s is None or now_s - changed_s >= policy.orphans_older_than_s else None
+
+
+def _of_line(folder: Folder, line: Line) -> Iterator[Any]:
+    yield from (f for f in folder.files if f.line == line.path)
+    mention = folder.refs.get(line.fork or "")
+    if mention is not None:
+        yield mention
+
+
+def folder_goes(
+    door: Door, folder: Folder, floors: Floors, policy: Policy, *, now_s: float, is_tagged: bool
+) -> str | None:
+    """Why a whole table folder may go; None if it stays. Only for a folder that no live branch stands on."""
+    if is_tagged:
+        return None
+    drop = drop_of(door.manifest, table_of(folder.path), floors)
+    if drop is not None:
+        return "dropped_type" if _long_enough(drop, policy, now_s) else None
+    newest = max((f.modified_s for f in (*folder.files, *folder.other)), default=now_s)
+    return "abandoned" if now_s - newest >= policy.orphans_older_than_s else None
+
+
+def _long_enough(drop: Drop, policy: Policy, now_s: float) -> bool:
+    rule = policy.rule(drop.record.branch)
+    if rule.is_empty:
+        return False
+    if rule.keep is not None and drop.commits_since is not None and drop.commits_since < rule.keep:
+        return False
+    return rule.older_than_s is None or now_s - drop.record.created_at_us / 1e6 >= rule.older_than_s
+
+
+def drop_of(manifest: Manifest, table: str, floors: Floors) -> Drop | None:
+    """The newest commit that ended this type's table; None if there is none on record."""
+    found = [r for head in floors.heads.values() for r in head.recent if table in r.delta and r.delta[table] is None]
+    ended = quote(f'"{table}":null')
+    where = f"kind = 'commit' AND contains(body, {ended})"
+    with lancefs.reading("looking for the end of a type in the manifest"):
+        bodies = manifest.table().to_table(columns=["body"], filter=where)["body"].to_pylist()
+    rows = (Record.from_json(orjson.loads(body)) for body in bodies)
+    found += [r for r in rows if table in r.delta and r.delta[table] is None]
+    if not found:
+        return None
+    record = max(found, key=lambda r: r.created_at_us)
+    branch = floors.incarnations.get(record.incarnation)
+    since = None if branch is None else floors.heads[branch].epoch - record.epoch + 1
+    return Drop(record, since)
+
+
+def key_before_drop(manifest: Manifest, table: str, drop: Drop) -> str | None:
+    """The key that a dropped type had."""
+    if drop.record.parent is None:
+        return None
+    body = manifest.schema_body(manifest.record(drop.record.parent).schema)
+    keys = {t["id"]: f"node:{t['name']}" for t in body["nodes"]}
+    return (keys | {t["id"]: f"edge:{t['name']}" for t in body["edges"]}).get(table)
+
+
+def table_folders(location: Location) -> list[str]:
+    """Every table folder of the graph, relative to it, whether anything refers to it or not."""
+    found: set[str] = set()
+    for kind in TABLE_FOLDERS.values():
+        found.update(f"{kind}/{name}" for name in children(location, kind))
+    return sorted(found)
+
+
+def children(location: Location, folder: str) -> list[str]:
+    """Names of the folders directly below a folder of the graph."""
+    import os
+
+    if location.is_local:
+        try:
+            return sorted(e.name for e in os.scandir(location.join(folder)) if e.is_dir(follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    import obstore
+    from obstore.exceptions import BaseError
+
+    from omnigraph.errors import StorageError
+    from omnigraph.storage.objects import open_store
+
+    try:
+        names = obstore.list_with_delimiter(open_store(location, folder))["common_prefixes"]
+    except (BaseError, OSError) as error:
+        raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
+    return sorted(str(name).rstrip("/") for name in names)
+
+
+# ---- staged files ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A folder of staged files that may go."""
+
+    path: str
+    files: tuple[StoredFile, ...]
+    reason: str
+
+    @property
+    def size(self) -> int:
+        return sum(f.size for f in self.files)
+
+
+def staged(location: Location, policy: Policy, *, now_s: float) -> list[Staged]:
+    """Staged files of loads that are not running any more."""
+    found = []
+    for job in children(location, STAGING):
+        path = f"{STAGING}/{job}"
+        files = tuple(listed(location, path))
+        holder = _owner(location, path, files)
+        if holder is not None and owner.is_gone(holder):
+            found.append(Staged(path, files, "owner_gone"))
+        elif (
+            holder is None and now_s - max((f.modified_s for f in files), default=now_s) >= policy.orphans_older_than_s
+        ):
+            found.append(Staged(path, files, "abandoned"))
+    return found
+
+
+def _owner(location: Location, path: str, files: tuple[StoredFile, ...]) -> dict[str, Any] | None:
+    if not location.is_local or not any(f.path == _OWNER for f in files):
+        return None
+    try:
+        with open(location.join(path, _OWNER), "rb") as file:
+            body = orjson.loads(file.read())
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    return body if isinstance(body, dict) and body.get("boot") else None

@@ -1,0 +1,296 @@
+"""What a cleanup would remove, as a value: every version and every file, with its size and the reason why it may go.
+
+For each table folder, from one listing of it and the references of every version of every line in it:
+
+1. forks      lines that nobody can ever read again go as a whole (`orphans`)
+2. versions   per line: what the policy lets go and no floor holds
+3. files      a file that a version refers to which stays is kept. One that only versions refer to which go, goes with
+              them. One that no version refers to may be in flight: it goes when it is older than
+              `--orphans-older-than`, or at once if a cleanup that died has named it as only needed by versions that
+              it removed
+
+Reasons of versions and whole folders: policy, dropped_type, abandoned; of forks: see `orphans`; of files:
+only_in_removed_versions, unreferenced, left_by_a_cleanup, and as their fork or folder.
+
+Nothing is written. Files are listed before references are read, so a file that is committed meanwhile is found to be
+referred to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from omnigraph.commit.door import Door
+from omnigraph.maintenance.cleanup.floors import Floors, Place
+from omnigraph.maintenance.cleanup.orphans import Staged, drop_of, folder_goes, fork_goes, key_before_drop, table_of
+from omnigraph.maintenance.cleanup.policy import Policy, Rule
+from omnigraph.maintenance.listing import listed
+from omnigraph.storage.layout import MANIFEST
+from omnigraph.storage.records import MAIN
+from omnigraph.storage.references import File, Folder, Line, References, folder_of, read_references, read_tags
+
+
+@dataclass(frozen=True)
+class GoingVersion:
+    """`line` is the path of the version's line, `path` that of its file: both relative to the graph, to the folder."""
+
+    line: str
+    version: int
+    path: str
+    size: int
+    reason: str
+    branch: str | None = None
+
+
+@dataclass(frozen=True)
+class GoingFile:
+    path: str
+    size: int
+    kind: str
+    reason: str
+    last_version: int | None = None
+    """The newest version that referred to it, if one did."""
+
+
+@dataclass(frozen=True)
+class GoingFork:
+    table_key: str
+    fork: str
+    path: str
+    reason: str
+    files: tuple[GoingFile, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(f.size for f in self.files)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A version that the policy would let go, and why it stays."""
+
+    line: str
+    version: int
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """One table folder. `whole` says why all of it goes, if it does. `error`: it could not be planned, and stays."""
+
+    table_key: str
+    path: str
+    versions: tuple[GoingVersion, ...] = ()
+    files: tuple[GoingFile, ...] = ()
+    forks: tuple[GoingFork, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    whole: str | None = None
+    error: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.versions or self.files or self.forks)
+
+    @property
+    def size(self) -> int:
+        """Without the forks, which are counted on their own."""
+        return sum(v.size for v in self.versions) + sum(f.size for f in self.files)
+
+    def by_line(self) -> dict[str, frozenset[int]]:
+        found: dict[str, set[int]] = {}
+        for version in self.versions:
+            found.setdefault(version.line, set()).add(version.version)
+        return {line: frozenset(versions) for line, versions in found.items()}
+
+
+@dataclass(frozen=True)
+class CleanupPlan:
+    graph: str
+    policy: Policy
+    made_at_s: float
+    """The store's time."""
+    tables: tuple[TablePlan, ...]
+    staging: tuple[Staged, ...] = ()
+    warnings: tuple[str, ...] = ()
+    leases: tuple[str, ...] = field(default=())
+
+
+# ---- one table folder ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What planning a folder rests on, beside the folder itself."""
+
+    door: Door
+    floors: Floors
+    policy: Policy
+    now_s: float
+    keys: Mapping[str, str]
+    handles: Mapping[Place, Any]
+    left: Mapping[str, Set[str]]
+    """Files by folder that a cleanup which died was about to remove."""
+
+
+def plan_folder(facts: Facts, path: str) -> TablePlan:
+    location = facts.door.manifest.location
+    folder = folder_of(path, ((f.path, f.size, f.modified_s) for f in listed(location, path)))
+    key = facts.keys.get(table_of(path), path)
+    if path == MANIFEST:
+        return _plan_manifest(facts, folder)
+    if not facts.floors.is_read(path):
+        return _plan_unread(facts, folder)
+    tags = read_tags(location, folder)
+    leaving = {
+        line.path: why
+        for line in folder.lines.values()
+        if line.fork is not None
+        and (why := _fork_goes(facts, folder, line, is_tagged=any(place[0] == line.path for place in tags)))
+    }
+    versions: list[GoingVersion] = []
+    kept: list[Kept] = []
+    for line in folder.lines.values():
+        if line.path not in leaving and line.versions:
+            rule, branch = _rule_of(facts, line)
+            for found in _of_line(facts, folder, line, rule, branch, tags):
+                versions.append(found) if isinstance(found, GoingVersion) else kept.append(found)
+    plan = TablePlan(key, path, versions=tuple(versions), kept=tuple(kept))
+    references = _references(facts, folder, plan, leaving)
+    forks = tuple(_fork(folder, folder.lines[line], why, key, references) for line, why in sorted(leaving.items()))
+    files = tuple(_files(facts, folder, references, leaving))
+    return replace(plan, files=files, forks=forks)
+
+
+def _fork_goes(facts: Facts, folder: Folder, line: Line, *, is_tagged: bool) -> str | None:
+    return fork_goes(facts.door, folder, line, facts.floors, facts.policy, now_s=facts.now_s, is_tagged=is_tagged)
+
+
+def _rule_of(facts: Facts, line: Line) -> tuple[Rule, str | None]:
+    """The rule for a line and the branch that it belongs to. Lines of no live branch that stay keep everything."""
+    if line.fork is None:
+        return facts.policy.rule(MAIN), MAIN
+    branch = facts.floors.incarnations.get(line.fork.partition("-")[0])
+    return (Rule(), None) if branch is None else (facts.policy.rule(branch), branch)
+
+
+def _of_line(
+    facts: Facts,
+    folder: Folder,
+    line: Line,
+    rule: Rule,
+    branch: str | None,
+    tags: Mapping[tuple[str, int], tuple[str, ...]],
+) -> Iterator[GoingVersion | Kept]:
+    where = f"{folder.path}/{line.path}".rstrip("/")
+    superseded_s: float | None = None
+    for rank, version in enumerate(sorted(line.versions, reverse=True)):
+        file = line.versions[version]
+        ago_s = None if superseded_s is None else facts.now_s - superseded_s
+        superseded_s = file.modified_s
+        if not rule.lets_go(rank=rank, superseded_s_ago=ago_s):
+            continue
+        because = (*facts.floors.why(where, version), *(f"tag:{t}" for t in tags.get((line.path, version), ())))
+        if because:
+            yield Kept(where, version, because)
+        else:
+            yield GoingVersion(where, version, file.path, file.size, "policy", branch)
+
+
+def _references(facts: Facts, folder: Folder, plan: TablePlan, leaving: Mapping[str, str]) -> References:
+    references = References()
+    going = plan.by_line()
+    for line in folder.lines.values():
+        if not line.versions:
+            continue
+        where = f"{folder.path}/{line.path}".rstrip("/")
+        leaves = frozenset(line.versions) if line.path in leaving else going.get(where, frozenset())
+        read_references(
+            facts.door.manifest.location,
+            folder,
+            line,
+            going=leaves,
+            into=references,
+            handle=facts.handles.get((where, line.head)),
+        )
+    return references
+
+
+def _fork(folder: Folder, line: Line, why: str, key: str, references: References) -> GoingFork:
+    """A fork with all that lies below it, except for what another line still reads; its mention comes first."""
+    assert line.fork is not None
+    mention = folder.refs.get(line.fork)
+    below = [f for f in (*folder.files, *folder.other) if f.path.startswith(f"{line.path}/")]
+    order = sorted(below, key=lambda f: (f.version is None, f.version or 0, f.path))
+    files = [*([mention] if mention else []), *(f for f in order if f.key not in references.kept)]
+    going = tuple(GoingFile(f.path, f.size, f.kind, why) for f in files)
+    return GoingFork(key, line.fork, f"{folder.path}/{line.path}", why, going)
+
+
+def _files(facts: Facts, folder: Folder, references: References, leaving: Mapping[str, str]) -> Iterator[GoingFile]:
+    left = facts.left.get(folder.path, frozenset())
+    for file in folder.files:
+        if file.version is not None or file.key in references.kept or file.line in leaving:
+            continue
+        last = references.removed.get(file.key)
+        if last is not None:
+            yield GoingFile(file.path, file.size, file.kind, "only_in_removed_versions", last[1])
+        elif file.path in left:
+            yield GoingFile(file.path, file.size, file.kind, "left_by_a_cleanup")
+        elif _is_old(facts, file):
+            yield GoingFile(file.path, file.size, file.kind, "unreferenced")
+
+
+def _is_old(facts: Facts, file: File) -> bool:
+    return facts.now_s - file.modified_s >= facts.policy.orphans_older_than_s
+
+
+# ---- folders that no live branch stands on ---------------------------------------------------------------------------
+
+
+def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
+    location = facts.door.manifest.location
+    manifest = facts.door.manifest
+    drop = drop_of(manifest, table_of(folder.path), facts.floors)
+    key = (key_before_drop(manifest, table_of(folder.path), drop) if drop else None) or folder.path
+    # A tag of Lance is somebody's wish to keep a version, and a fork of a table needs the table.
+    tagged = bool(read_tags(location, folder)) if folder.lines[""].versions else bool(folder.tags)
+    why = folder_goes(facts.door, folder, facts.floors, facts.policy, now_s=facts.now_s, is_tagged=tagged)
+    if why is None:
+        return TablePlan(key, folder.path)
+    versions = [
+        GoingVersion(f"{folder.path}/{line.path}".rstrip("/"), number, file.path, file.size, why)
+        for line in folder.lines.values()
+        for number, file in line.versions.items()
+    ]
+    rest = [f for f in (*folder.files, *folder.other) if f.version is None]
+    files = tuple(GoingFile(f.path, f.size, f.kind, why) for f in rest)
+    return TablePlan(key, folder.path, versions=tuple(versions), files=files, whole=why)
+
+
+# ---- the manifest ----------------------------------------------------------------------------------------------------
+
+
+def _plan_manifest(facts: Facts, folder: Folder) -> TablePlan:
+    """The manifest's own versions go only as a prefix: the oldest ones, up to the first that stays for any reason."""
+    line = folder.lines[""]
+    rule = facts.policy.rule(MAIN)
+    least_s = facts.policy.manifest_older_than_s
+    tags = read_tags(facts.door.manifest.location, folder)
+    going: dict[int, File] = {}
+    superseded_s: float | None = None
+    for rank, version in enumerate(sorted(line.versions, reverse=True)):
+        ago_s = None if superseded_s is None else facts.now_s - superseded_s
+        superseded_s = line.versions[version].modified_s
+        old = ago_s is not None and ago_s >= least_s and rule.lets_go(rank=rank, superseded_s_ago=ago_s)
+        if old and ("", version) not in tags:
+            going[version] = line.versions[version]
+        else:
+            going.clear()
+    versions = tuple(
+        GoingVersion(MANIFEST, number, file.path, file.size, "policy") for number, file in sorted(going.items())
+    )
+    plan = TablePlan(MANIFEST, MANIFEST, versions=versions)
+    references = _references(facts, folder, plan, {})
+    return replace(plan, files=tuple(_files(facts, folder, references, {})))

@@ -1,0 +1,254 @@
+"""What may go: how many versions of a line are kept, and for how long, for each branch.
+
+A rule keeps the newest `keep` versions of every table's line of a branch, and every version that was the newest one
+within the last `older_than_s` seconds. With both, a version goes only if both let it go. A branch that no rule is for
+keeps everything.
+
+A policy file is YAML. Everything of cleanup may stand at the top, or below `cleanup:`, beside what other commands read:
+
+    cleanup:
+      keep: 10
+      older_than: 30d
+      orphans_older_than: 7d
+      manifest_older_than: 3d
+      branches:
+        main: {keep: 100, older_than: 90d}
+        "tmp/*": {keep: 1}
+
+A name without a star is for that branch; patterns are tried in the order of the file; `keep` and `older_than` outside
+of `branches` are for the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from omnigraph.commit.stage import PREPARED_MOST_S
+from omnigraph.errors import FileUnreadable, UsageError
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_DURATION = re.compile(r"(\d{1,9})(s|m|h|d|w)")
+DURATION_FORM = "a number and a unit, as 90s, 15m, 12h, 7d or 2w"
+
+ORPHANS_S = 7 * 86_400.0
+ORPHANS_LEAST_S = PREPARED_MOST_S + 86_400.0
+"""Prepared work is used for three days after it was made, and may have been a day in the making: what it has written
+looks just like what a dead writer left.
+"""
+MANIFEST_S = 3 * 86_400.0
+MANIFEST_LEAST_S = 300.0
+"""A writer that is stopped inside its swap of a head is refused through the versions of the manifest that came since,
+or, after a minute, by looking again. Five minutes of versions cover the first with room to spare.
+"""
+RECOVERY_KEEP = 3
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Retention of one line. None: that limit lets everything go; both None is no rule."""
+
+    keep: int | None = None
+    older_than_s: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.keep is None and self.older_than_s is None
+
+    def lets_go(self, *, rank: int, superseded_s_ago: float | None) -> bool:
+        """`rank` counts from 0, the newest. The newest never goes."""
+        if self.is_empty or superseded_s_ago is None:
+            return False
+        if self.keep is not None and rank < self.keep:
+            return False
+        return self.older_than_s is None or superseded_s_ago >= self.older_than_s
+
+    def __str__(self) -> str:
+        parts = []
+        if self.keep is not None:
+            parts.append(f"beyond the newest {self.keep}")
+        if self.older_than_s is not None:
+            parts.append(f"replaced at least {duration_text(self.older_than_s)} ago")
+        return " and ".join(parts) or "kept for good"
+
+    def to_json(self) -> dict[str, Any]:
+        older = None if self.older_than_s is None else duration_text(self.older_than_s)
+        return {"keep": self.keep, "older_than": older}
+
+
+@dataclass(frozen=True)
+class Policy:
+    default: Rule = field(default_factory=Rule)
+    branches: tuple[tuple[str, Rule], ...] = ()
+    orphans_older_than_s: float = ORPHANS_S
+    manifest_older_than_s: float = MANIFEST_S
+
+    def rule(self, branch: str) -> Rule:
+        """The rule for the lines of a branch."""
+        named = dict(self.branches)
+        if branch in named:
+            return named[branch]
+        for pattern, rule in self.branches:
+            if fnmatchcase(branch, pattern):
+                return rule
+        return self.default
+
+    def rules(self) -> list[Rule]:
+        return [self.default, *(rule for _, rule in self.branches)]
+
+    @property
+    def warnings(self) -> list[str]:
+        few = sorted({rule.keep for rule in self.rules() if rule.keep is not None and rule.keep < RECOVERY_KEEP})
+        if not few:
+            return []
+        return [
+            f"keeping {few[0]} of a table's versions is less than {RECOVERY_KEEP}: the states before the last few "
+            "writes can't be read any more, should one of these have been a mistake"
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.default.to_json(),
+            "orphans_older_than": duration_text(self.orphans_older_than_s),
+            "manifest_older_than": duration_text(self.manifest_older_than_s),
+            "branches": {pattern: rule.to_json() for pattern, rule in self.branches},
+        }
+
+
+def make_policy(
+    *,
+    keep: int | None = None,
+    older_than: str | float | None = None,
+    policy: Policy | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    orphans_older_than: str | float | None = None,
+    manifest_older_than: str | float | None = None,
+) -> Policy:
+    """A policy from options: limits, or a file (or its content) instead of them. Seconds, or texts as 7d."""
+    if policy is not None:
+        if keep is not None or older_than is not None:
+            raise UsageError(detail="a policy file stands in place of --keep and --older-than: give one or the other.")
+        found = policy if isinstance(policy, Policy) else _given(policy)
+    elif keep is None and older_than is None:
+        detail = "cleanup needs to know what to keep: give --keep N, --older-than DURATION, or both, or --policy FILE."
+        raise UsageError(detail=detail)
+    else:
+        found = Policy(Rule(keep, _seconds("--older-than", older_than)))
+    return _checked(
+        Policy(
+            default=found.default,
+            branches=found.branches,
+            orphans_older_than_s=_first(
+                _seconds("--orphans-older-than", orphans_older_than), found.orphans_older_than_s
+            ),
+            manifest_older_than_s=_first(
+                _seconds("--manifest-older-than", manifest_older_than), found.manifest_older_than_s
+            ),
+        )
+    )
+
+
+def _first(given: float | None, otherwise: float) -> float:
+    return otherwise if given is None else given
+
+
+def _given(policy: Mapping[str, Any] | str | os.PathLike[str]) -> Policy:
+    if isinstance(policy, Mapping):
+        return policy_from_json(policy)
+    return read_policy(os.fspath(policy))
+
+
+def _checked(policy: Policy) -> Policy:
+    for rule in policy.rules():
+        if rule.keep is not None and rule.keep < 1:
+            raise UsageError(detail=f"--keep is at least 1, not {rule.keep}: the newest version always stays.")
+    if policy.orphans_older_than_s < ORPHANS_LEAST_S:
+        detail = (
+            f"--orphans-older-than is at least {duration_text(ORPHANS_LEAST_S)}, not "
+            f"{duration_text(policy.orphans_older_than_s)}: files that no version refers to may belong to a load "
+            "that is still running."
+        )
+        raise UsageError(detail=detail)
+    if policy.manifest_older_than_s < MANIFEST_LEAST_S:
+        detail = (
+            f"--manifest-older-than is at least {duration_text(MANIFEST_LEAST_S)}, not "
+            f"{duration_text(policy.manifest_older_than_s)}: writers that are at work need the newest versions of the "
+            "manifest."
+        )
+        raise UsageError(detail=detail)
+    return policy
+
+
+# ---- durations -------------------------------------------------------------------------------------------------------
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds; None if it is no duration."""
+    found = _DURATION.fullmatch(text.strip())
+    return None if found is None else float(int(found[1]) * _UNITS_S[found[2]])
+
+
+def duration_text(seconds: float) -> str:
+    """The shortest exact form, in the units that are read."""
+    for unit in ("d", "h", "m"):
+        size = _UNITS_S[unit]
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def _seconds(option: str, given: str | float | None) -> float | None:
+    if given is None or isinstance(given, (int, float)):
+        if given is not None and given < 0:
+            raise UsageError(detail=f"{option} is not negative.")
+        return None if given is None else float(given)
+    found = parse_duration(given)
+    if found is None:
+        raise UsageError(detail=f"{option} is {DURATION_FORM}, not {given!r}.")
+    return found
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+RULE_KEYS = ("keep", "older_than")
+KEYS = (*RULE_KEYS, "orphans_older_than", "manifest_older_than", "branches")
+SECTION = "cleanup"
+
+
+def read_policy(path: str) -> Policy:
+    """A policy file. PolicyFileError shows the place of what is wrong."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileUnreadable(path=path, detail=str(error)) from error
+    return parse_policy(text, file=path)
+
+
+def parse_policy(text: str, *, file: str = "<policy>") -> Policy:
+    from omnigraph.maintenance.cleanup.policy_file import parse
+
+    return parse(text, file=file)
+
+
+def policy_from_json(body: Mapping[str, Any]) -> Policy:
+    """What `Policy.to_json` made, as it stands in a plan."""
+
+    def limit(key: str, otherwise: float | None) -> float | None:
+        given = body.get(key)
+        return otherwise if given is None else _seconds(key, given)
+
+    def rule(of: Mapping[str, Any]) -> Rule:
+        keep = of.get("keep")
+        if keep is not None and (not isinstance(keep, int) or isinstance(keep, bool)):
+            raise UsageError(detail=f"keep is a number of versions, not {keep!r}.")
+        return Rule(keep, _seconds("older_than", of.get("older_than")))
+
+    orphans, manifest = limit("orphans_older_than", ORPHANS_S), limit("manifest_older_than", MANIFEST_S)
+    assert orphans is not None
+    assert manifest is not None
+    named = tuple((str(pattern), rule(of)) for pattern, of in (body.get("branches") or {}).items())
+    return Policy(rule(body), named, orphans, manifest)

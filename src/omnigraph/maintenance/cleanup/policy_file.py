@@ -1,0 +1,118 @@
+"""Reading a policy file: strict, with the place of everything that is wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from omnigraph.errors import PolicyFileError
+from omnigraph.language.schema.source import Place
+from omnigraph.maintenance.cleanup.policy import (
+    DURATION_FORM,
+    KEYS,
+    MANIFEST_LEAST_S,
+    MANIFEST_S,
+    ORPHANS_LEAST_S,
+    ORPHANS_S,
+    RULE_KEYS,
+    SECTION,
+    Policy,
+    Rule,
+    duration_text,
+    parse_duration,
+)
+from omnigraph.pipeline.file_yaml import Entry, Text, Value, parse_yaml
+from omnigraph.write.problems import nearest
+
+
+class _Text(Text):
+    """The same text, and errors that speak of a policy file."""
+
+    def error(self, place: Place, detail: str) -> PolicyFileError:
+        told = detail.replace("a pipeline file", "a policy file")
+        return PolicyFileError(**self.fields(place, told), more="", problems=[])
+
+
+def parse(text: str, *, file: str) -> Policy:
+    source = _Text(file, text)
+    return _Reader(source).policy(parse_yaml(source, os.environ))
+
+
+class _Reader:
+    def __init__(self, source: _Text) -> None:
+        self._source = source
+
+    def policy(self, root: Value) -> Policy:
+        entries = self._mapping(root, "a policy file is a mapping, as in: keep: 10")
+        if SECTION in entries:
+            # Other sections are for other commands, and theirs to judge.
+            entries = self._mapping(entries[SECTION].value, f"{SECTION} is a mapping, as in: {{keep: 10}}")
+        else:
+            self._require_known(entries, (*KEYS, SECTION))
+        self._require_known(entries, KEYS)
+        branches = tuple(self._branches(entries.get("branches")))
+        policy = Policy(
+            default=self._rule(entries),
+            branches=branches,
+            orphans_older_than_s=self._duration(entries.get("orphans_older_than"), ORPHANS_S, ORPHANS_LEAST_S),
+            manifest_older_than_s=self._duration(entries.get("manifest_older_than"), MANIFEST_S, MANIFEST_LEAST_S),
+        )
+        if all(rule.is_empty for rule in policy.rules()):
+            raise self._source.error(root.place, "it keeps everything: give keep, older_than, or rules in branches.")
+        return policy
+
+    def _branches(self, entry: Entry | None) -> Iterator[tuple[str, Rule]]:
+        if entry is None:
+            return
+        form = 'branches maps names and patterns to rules, as in: "tmp/*": {keep: 1}'
+        for pattern, one in self._mapping(entry.value, form).items():
+            fields = self._mapping(one.value, f"the rule of {pattern} is a mapping, as in: {{keep: 10}}")
+            self._require_known(fields, RULE_KEYS)
+            rule = self._rule(fields)
+            if rule.is_empty:
+                raise self._source.error(
+                    one.place, f"the rule of {pattern} says nothing: give keep, older_than or both."
+                )
+            yield pattern, rule
+
+    def _rule(self, entries: dict[str, Entry]) -> Rule:
+        keep = entries.get("keep")
+        older = entries.get("older_than")
+        return Rule(
+            keep=None if keep is None else self._count(keep),
+            older_than_s=None if older is None else self._seconds(older),
+        )
+
+    def _count(self, entry: Entry) -> int:
+        data: Any = entry.value.data
+        if not isinstance(data, int) or isinstance(data, bool) or data < 1:
+            raise self._source.error(entry.value.place, "keep is a number of versions, at least 1.")
+        return data
+
+    def _seconds(self, entry: Entry) -> float:
+        found = parse_duration(entry.value.raw)
+        if found is None:
+            raise self._source.error(entry.value.place, f"{entry.key} is {DURATION_FORM}.")
+        return found
+
+    def _duration(self, entry: Entry | None, otherwise: float, least: float) -> float:
+        if entry is None:
+            return otherwise
+        found = self._seconds(entry)
+        if found < least:
+            raise self._source.error(entry.value.place, f"{entry.key} is at least {duration_text(least)}.")
+        return found
+
+    def _mapping(self, value: Value, form: str) -> dict[str, Entry]:
+        if not isinstance(value.data, dict):
+            raise self._source.error(value.place, f"{form}.")
+        found: dict[str, Entry] = value.data
+        return found
+
+    def _require_known(self, entries: dict[str, Entry], known: Sequence[str]) -> None:
+        for key, entry in entries.items():
+            if key not in known:
+                close = nearest(key, known)
+                hint = f"did you mean {close}?" if close else f"there is {', '.join(known)}."
+                raise self._source.error(entry.place, f"{key} is not known here; {hint}")

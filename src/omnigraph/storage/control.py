@@ -1,0 +1,144 @@
+"""Small JSON objects of one folder of the graph, and the store's own clock.
+
+Unlike tickets they may be overwritten, and their age counts: `modified_s` is the store's time of the last write, which
+is the same for every process that looks, whatever its own clock says.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from omnigraph.errors import StorageError
+from omnigraph.storage.layout import Location
+from omnigraph.storage.objects import open_store
+
+CLEANUP = "__cleanup"
+"""What running cleanups are about to remove; probes of the store's clock."""
+LEASES = "__leases"
+"""What long readers need."""
+PUT_TRIES_MOST = 10
+
+
+@dataclass(frozen=True)
+class Note:
+    """One listed object: its name, and the store's time of its last write."""
+
+    name: str
+    modified_s: float
+
+
+class Control:
+    """The objects below `<graph>/<folder>`."""
+
+    def __init__(self, location: Location, folder: str) -> None:
+        self._location = location
+        self._folder = folder
+        self._opened: Any = None
+
+    @property
+    def _store(self) -> Any:
+        if self._opened is None:
+            self._opened = open_store(self._location, self._folder)
+        return self._opened
+
+    def put(self, name: str, body: dict[str, Any]) -> None:
+        import obstore
+
+        raw = orjson.dumps(body)
+        with self._failing("writing", name):
+            for turn in range(1, PUT_TRIES_MOST + 1):
+                try:
+                    obstore.put(self._store, name, raw, mode="overwrite")
+                    return
+                except FileNotFoundError:
+                    # Another process that is done has just removed the empty folder.
+                    self._opened = None
+                    if turn == PUT_TRIES_MOST:
+                        raise
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """The object's JSON; None if it is gone; {} if it can't be understood."""
+        import obstore
+
+        with self._failing("reading", name):
+            try:
+                raw = bytes(obstore.get(self._store, name).bytes())
+            except FileNotFoundError:
+                return None
+        try:
+            body = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            return {}
+        return body if isinstance(body, dict) else {}
+
+    def notes(self) -> list[Note]:
+        """What is there, by name. Looking makes no folder."""
+        if self._location.is_local:
+            with self._failing("listing", ""):
+                return sorted(self._listed_here(), key=lambda n: n.name)
+        import obstore
+
+        with self._failing("listing", ""):
+            found = [o for page in obstore.list(self._store) for o in page]
+        return [Note(o["path"], o["last_modified"].timestamp()) for o in found]
+
+    def _listed_here(self) -> Iterator[Note]:
+        try:
+            entries = list(os.scandir(self._location.join(self._folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for entry in entries:
+            with suppress(FileNotFoundError):  # taken away while it was being listed
+                if entry.is_file(follow_symlinks=False):
+                    yield Note(entry.name, entry.stat().st_mtime)
+
+    def modified_s(self, name: str) -> float:
+        import obstore
+
+        with self._failing("looking at", name):
+            if self._location.is_local:
+                return os.stat(self._location.join(self._folder, name)).st_mtime
+            return float(obstore.head(self._store, name)["last_modified"].timestamp())
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete what is there; what is gone already is fine. An empty local folder goes as well."""
+        for name in names:
+            with self._failing("deleting", name), suppress(FileNotFoundError):
+                if self._location.is_local:
+                    os.unlink(self._location.join(self._folder, name))
+                else:
+                    import obstore
+
+                    obstore.delete(self._store, name)
+        if self._location.is_local:
+            with suppress(OSError):  # not empty, or not there
+                os.rmdir(self._location.join(self._folder))
+            self._opened = None
+
+    @contextmanager
+    def _failing(self, doing: str, name: str) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            place = f"{self._folder}/{name}" if name else self._folder
+            raise StorageError(doing=f"{doing} {place}", detail=str(error)) from error
+
+
+def store_time_s(location: Location) -> float:
+    """What time it is for the store: that of a probe object, written now and deleted again."""
+    control = Control(location, CLEANUP)
+    probe = f"probe-{secrets.token_hex(6)}"
+    control.put(probe, {})
+    try:
+        return control.modified_s(probe)
+    finally:
+        control.delete([probe])

@@ -1,0 +1,233 @@
+"""Leases of readers: versions that cleanup leaves alone while somebody reads them.
+
+    __leases/<id>.json      which versions, for how many seconds since the object was last written
+    __cleanup/<id>.json     which versions a cleanup is about to remove (see `announce`)
+
+A reader writes its lease first and then looks whether a cleanup has announced one of its versions; a cleanup announces
+first and then looks for leases. So at least one of the two sees the other: either the version stays, or the reader is
+told at once, with VersionReclaimed, and never in the middle of its work.
+
+A lease counts from the store's time of its last write. A reader renews it three times as often as needed; one that died
+blocks cleanup until its lease has run out, or for no time where its process is known to be gone. Nothing waits for
+anything.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.errors import StorageError, UsageError, VersionReclaimed
+from omnigraph.storage import durable
+from omnigraph.storage.control import CLEANUP, LEASES, Control, store_time_s
+from omnigraph.storage.layout import Location
+from omnigraph.storage.objects import all_exist
+from omnigraph.storage.records import Pin
+
+LEASE_S = 600.0
+"""How long a lease holds unless it is renewed."""
+LEASE_LEAST_S, LEASE_MOST_S = 1.0, 7 * 24 * 3600.0
+FORGOTTEN_AFTER_S = 24 * 3600.0
+"""Leases that ran out so long ago are deleted by whoever makes a new one."""
+_RENEWALS = 3
+
+Versions = Mapping[str, frozenset[int]]
+"""Versions by the path of their line, relative to the graph."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A reader's claim, as cleanup finds it."""
+
+    id: str
+    pins: Versions
+    expires_s: float
+    owner: Mapping[str, Any] | None = None
+    branch: str = ""
+    commit: str = ""
+
+
+@dataclass
+class Held:
+    """A lease in the hands of its reader."""
+
+    location: Location
+    id: str
+    body: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.id}.json"
+
+    def renew(self) -> None:
+        Control(self.location, LEASES).put(self.name, self.body)
+
+    def release(self) -> None:
+        with suppress(StorageError):  # it runs out by itself
+            Control(self.location, LEASES).delete([self.name])
+
+
+def take(
+    location: Location,
+    pins: Iterable[Pin],
+    *,
+    seconds: float = LEASE_S,
+    owner: Mapping[str, Any] | None = None,
+    branch: str = "",
+    commit: str = "",
+) -> Held:
+    """Write a lease on these pins. VersionReclaimed if one of them is being removed, or has been."""
+    if not LEASE_LEAST_S <= seconds <= LEASE_MOST_S:
+        detail = f"a lease lasts between {LEASE_LEAST_S:.0f} s and {LEASE_MOST_S:.0f} s, not {seconds:g} s."
+        raise UsageError(detail=detail)
+    held = tuple(pins)
+    versions: dict[str, set[int]] = {}
+    for pin in held:
+        versions.setdefault(pin.path, set()).add(pin.version)
+    body = {
+        "seconds": seconds,
+        "owner": None if owner is None else dict(owner),
+        "branch": branch,
+        "commit": commit,
+        "pins": {path: sorted(found) for path, found in versions.items()},
+    }
+    lease = Held(location, secrets.token_hex(8), body)
+    lease.renew()
+    try:
+        _require_staying(location, held)
+    except BaseException:
+        lease.release()
+        raise
+    return lease
+
+
+def _require_staying(location: Location, pins: tuple[Pin, ...]) -> None:
+    going = announced(location)
+    files = {pin: durable.manifest_path(pin.path, pin.version) for pin in pins}
+    gone = [pin for pin in pins if pin.version in going.get(pin.path, ())]
+    if not gone and not all_exist(location, files.values()):
+        gone = [pin for pin in pins if not all_exist(location, [files[pin]])]
+    if gone:
+        raise VersionReclaimed(table_key=gone[0].table, version=gone[0].version)
+
+
+@contextmanager
+def hold(location: Location, pins: Iterable[Pin], *, seconds: float = LEASE_S, **about: Any) -> Iterator[Held]:
+    """A lease that is renewed by a thread of its own until the block ends."""
+    _forget_old(location)
+    lease = take(location, pins, seconds=seconds, **about)
+    done = threading.Event()
+
+    def renewing() -> None:
+        while not done.wait(seconds / _RENEWALS):
+            with suppress(StorageError):  # the next renewal comes before the lease has run out
+                lease.renew()
+
+    thread = threading.Thread(target=renewing, name="omnigraph-lease", daemon=True)
+    thread.start()
+    try:
+        yield lease
+    finally:
+        done.set()
+        thread.join()
+        lease.release()
+
+
+def renew(location: Location, lease_id: str) -> None:
+    """Renew another process's lease: a task of a job does that for the driver that took it."""
+    control = Control(location, LEASES)
+    body = control.read(f"{lease_id}.json")
+    if body:
+        control.put(f"{lease_id}.json", body)
+
+
+def leases(location: Location) -> list[Lease]:
+    """Every lease that is there, run out or not. One that can't be read is told as StorageError, never ignored."""
+    control = Control(location, LEASES)
+    found = []
+    for note in control.notes():
+        if not note.name.endswith(".json"):
+            continue  # half-written by a store that died
+        body = control.read(note.name)
+        if body is not None:
+            found.append(_lease(note.name, note.modified_s, body))
+    return found
+
+
+def _lease(name: str, modified_s: float, body: Mapping[str, Any]) -> Lease:
+    try:
+        return Lease(
+            id=name.removesuffix(".json"),
+            pins={path: frozenset(versions) for path, versions in body["pins"].items()},
+            expires_s=modified_s + float(body["seconds"]),
+            owner=body.get("owner"),
+            branch=str(body.get("branch") or ""),
+            commit=str(body.get("commit") or ""),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StorageError(doing=f"reading {LEASES}/{name}", detail="it can't be understood") from error
+
+
+def drop(location: Location, ids: Iterable[str]) -> None:
+    Control(location, LEASES).delete(f"{i}.json" for i in ids)
+
+
+def _forget_old(location: Location) -> None:
+    control = Control(location, LEASES)
+    notes = control.notes()
+    if not notes:
+        return
+    now_s = store_time_s(location)
+    control.delete(n.name for n in notes if now_s - n.modified_s > LEASE_MOST_S + FORGOTTEN_AFTER_S)
+
+
+# ---- cleanup's side --------------------------------------------------------------------------------------------------
+
+
+def announce(
+    location: Location, versions: Versions, files: Mapping[str, list[str]], *, owner: Mapping[str, Any], now_s: float
+) -> str:
+    """Say which versions are about to be removed, and which files with them; the announcement's id.
+
+    `files` are by table folder, relative to it. Should this cleanup die, the next one finds here which files had only
+    been needed by versions that are gone by then.
+    """
+    name = secrets.token_hex(8)
+    body = {
+        "owner": dict(owner),
+        "at_s": now_s,
+        "versions": {path: sorted(found) for path, found in versions.items()},
+        "files": dict(files),
+    }
+    Control(location, CLEANUP).put(f"{name}.json", body)
+    return name
+
+
+def announced(location: Location) -> dict[str, set[int]]:
+    """The versions that running cleanups, and ones that died, are about to remove."""
+    found: dict[str, set[int]] = {}
+    for _, body in announcements(location):
+        for path, versions in (body.get("versions") or {}).items():
+            found.setdefault(path, set()).update(versions)
+    return found
+
+
+def announcements(location: Location) -> list[tuple[str, dict[str, Any]]]:
+    """(id, body) of every announcement that can be read."""
+    control = Control(location, CLEANUP)
+    found = []
+    for note in control.notes():
+        if note.name.endswith(".json"):
+            body = control.read(note.name)
+            if body:
+                found.append((note.name.removesuffix(".json"), body))
+    return found
+
+
+def withdraw(location: Location, ids: Iterable[str]) -> None:
+    """Take announcements back: what they name is done, or stays."""
+    Control(location, CLEANUP).delete(f"{i}.json" for i in ids)
