@@ -58,6 +58,7 @@ def _run(args: list[str]) -> int:
             _drop_stdout()
             report(unsaid(error), as_json=False)
             return 1
+        return answer.exit_code
     return 0
 
 

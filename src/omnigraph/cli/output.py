@@ -23,11 +23,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a verb has to say: `document` with --json, otherwise the lines and tables of `text`."""
+    """What a verb has to say: `document` with --json, otherwise the lines and tables of `text`.
+
+    `exit_code` is 1 where the verb did its work and the answer is a bad one.
+    """
 
     document: Mapping[str, Any]
     text: Sequence[str | Table]
     as_json: bool
+    exit_code: int = 0
 
 
 def show(answer: Answer) -> None:

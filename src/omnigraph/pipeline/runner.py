@@ -46,6 +46,11 @@ class Runner(Protocol):
         """How many tasks run at the same time: what work should be cut for."""
         ...
 
+    @property
+    def is_here(self) -> bool:
+        """Whether every task runs on this machine, so that a local folder is one for all of them."""
+        ...
+
     def run(self, work: str, tasks: Sequence[Task], *, stage: str) -> list[Any]:
         """The results, in the order of the tasks. `stage` is what people read while it runs."""
         ...
@@ -99,6 +104,7 @@ class LocalRunner:
     """
 
     engine = "local"
+    is_here = True
 
     def __init__(self, *, parallelism: int | None = None, watcher: Watcher | None = None) -> None:
         self.parallelism = parallelism or int(os.environ.get("OMNIGRAPH_THREADS", "0")) or os.cpu_count() or 1
@@ -158,6 +164,10 @@ class SparkRunner:
         if self._is_connect:
             return max(2, int(self._spark.conf.get("spark.default.parallelism", "8")))
         return max(1, int(self._spark.sparkContext.defaultParallelism))
+
+    @property
+    def is_here(self) -> bool:
+        return not self._is_connect and str(self._spark.sparkContext.master).startswith("local")
 
     def run(self, work: str, tasks: Sequence[Task], *, stage: str) -> list[Any]:
         self._watcher.stage(stage, tasks=len(tasks))

@@ -1,0 +1,69 @@
+"""What lies around the tables: undecided operations, drift, folders that no commit knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from omnigraph.commit.door import Door
+from omnigraph.errors import StorageError
+from omnigraph.maintenance.drift import drift_of
+from omnigraph.maintenance.listing import folders, listed
+from omnigraph.maintenance.recover import pending
+from omnigraph.maintenance.verify.findings import Finding, found
+from omnigraph.pipeline.bulk.staging import STAGING
+from omnigraph.storage.layout import TABLE_FOLDERS, Location
+from omnigraph.storage.records import Head
+
+
+def check_tickets(door: Door, heads: Mapping[str, Head]) -> Iterator[Finding]:
+    for one in pending(door):
+        if one.branch in heads and not one.alive:
+            text = f"an operation ({one.kind}) of a writer that died on {one.branch} is not settled"
+            yield found("dead_ticket", text, branch=one.branch, examples=[f"epoch {one.epoch}, {one.operation}"])
+
+
+def check_drift(door: Door, heads: Mapping[str, Head]) -> Iterator[Finding]:
+    """Of the newest state of every branch: what lies above an older pin may be another writer's commit."""
+    newest = door.manifest.heads()
+    for branch in heads:
+        if branch not in newest:
+            continue
+        view = door.view(branch)
+        for table in view.pins:
+            try:
+                drift = drift_of(view, table)
+                if drift is not None:
+                    # Once more on a newer state: a repair may have published it in the meantime.
+                    drift = drift_of(door.view(branch), table)
+            except StorageError:
+                continue  # the version itself can't be opened, which is told of it elsewhere
+            if drift is not None:
+                text = (
+                    f"{drift.table_key} is at version {drift.head_version}, ahead of the published version "
+                    f"{drift.pin.version}, and no operation of omnigraph explains it"
+                )
+                yield found(
+                    "uncovered_drift", text, table=drift.table_key, branch=branch, examples=list(drift.operations)
+                )
+
+
+def check_folders(location: Location, known: set[str], *, old_s: float) -> Iterator[Finding]:
+    """Tables that no commit knows, and files of jobs that ended long ago."""
+    for folder in (*TABLE_FOLDERS.values(), STAGING):
+        newest: dict[str, float] = {}
+        for name, modified_s in _tops(location, folder, known):
+            newest[name] = max(newest.get(name, 0.0), modified_s)
+        old = sorted(name for name, modified_s in newest.items() if modified_s < old_s)
+        if old:
+            is_staging = folder == STAGING
+            text = "files of jobs that ended long ago" if is_staging else "folders of tables that no commit knows"
+            yield found("unexplained_file", text, count=len(old), examples=old)
+
+
+def _tops(location: Location, folder: str, known: set[str]) -> Iterator[tuple[str, float]]:
+    """(folder, time of a file in it) of everything directly below `folder` that is not known."""
+    for name in folders(location, folder):
+        below = f"{folder}/{name}"
+        if below not in known:
+            for file in listed(location, below):
+                yield below, file.modified_s

@@ -1,0 +1,313 @@
+"""The files task: one table with all its forks, by one listing of its folder. No data is read.
+
+1. open      every published version; what can't be opened is told and not looked at further
+2. shape     its columns are those of the schema, its counts those that the head notes
+3. needs     every data file with its recorded size, every deletion file, every segment of every index with its
+             recorded bytes
+4. coverage  live fragments that an index does not cover
+5. strays    files older than work in flight can be that no version of the table or of a fork refers to, and forks that
+             no branch has; older versions are read only if something is left to explain
+
+The result carries what later tasks are planned by: fragments, indices, bytes.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from omnigraph.errors import StorageError
+from omnigraph.maintenance.listing import StoredFile, listed
+from omnigraph.maintenance.verify.findings import Finding, found
+from omnigraph.maintenance.verify.scope import Line, line_of, place_of
+from omnigraph.maintenance.verify.tables import finding_json, opened, reason, tell
+from omnigraph.storage import durable, lancefs
+from omnigraph.storage.indices import FRAGMENT_REUSE, BuiltIndex, built_indices
+from omnigraph.storage.layout import Location
+from omnigraph.storage.table import storage_schema
+
+# Lance's own bookkeeping: it is replaced or left behind by every commit, and no version names it.
+_BOOKKEEPING = re.compile(r"(^|/)(_versions/|_transactions/|_refs/|_latest)|\.(tmp|torn)|#\d+$|(^|/)\.tmp")
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A file, or with `is_folder` all files of a folder together, that a version needs; `size` None if not recorded."""
+
+    path: str
+    size: int | None
+    what: str
+    is_folder: bool = False
+
+
+class Folder:
+    """What one listing of a table's folder showed."""
+
+    def __init__(self, files: list[StoredFile]) -> None:
+        self.files = files
+
+    @cached_property
+    def by_path(self) -> dict[str, StoredFile]:
+        return {f.path: f for f in self.files}
+
+    @cached_property
+    def folders(self) -> dict[str, tuple[int, int]]:
+        """Files and bytes directly in each folder."""
+        found: dict[str, tuple[int, int]] = {}
+        for file in self.files:
+            folder = posixpath.dirname(file.path)
+            count, size = found.get(folder, (0, 0))
+            found[folder] = (count + 1, size + file.size)
+        return found
+
+
+def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
+    """The task: `lines` of one table, `forks` that some branch of the graph has, `old_s` before which a file is old."""
+    location = place_of(task["place"])
+    lines = [line_of(body) for body in task["lines"]]
+    folder = Folder(listed(location, task["root"]))
+    findings: list[Finding] = []
+    facts: dict[str, Any] = {}
+    needed: set[str] = set()
+    for line in lines:
+        try:
+            table = opened(location, line)
+            with lancefs.reading(f"looking at {line.pin.path}"):
+                told, fact, needs = _check_line(location, line, table, folder)
+        except lancefs.TableMissing:
+            text = f"version {line.pin.version} of {line.pin.path}, which {line.branch} pins, is not there"
+            findings.append(tell("version_missing", line, text))
+            continue
+        except StorageError as error:
+            text = f"version {line.pin.version} of {line.pin.path}, which {line.branch} pins, can't be opened"
+            findings.append(tell("version_unreadable", line, text, examples=[reason(error)]))
+            continue
+        findings += told
+        needed |= needs
+        facts[line.at] = fact
+    unopened = len(facts) < len(lines)
+    if not unopened:
+        findings += _strays(location, task, lines[0], folder, needed)
+    return {
+        "findings": [finding_json(f) for f in findings],
+        "facts": facts,
+        "files": len(folder.files),
+        "bytes": sum(f.size for f in folder.files),
+    }
+
+
+# ---- one version -----------------------------------------------------------------------------------------------------
+
+
+def _check_line(
+    location: Location, line: Line, table: Any, folder: Folder
+) -> tuple[list[Finding], dict[str, Any], set[str]]:
+    fragments = [f.metadata.to_json() for f in table.get_fragments()]
+    roots = _roots(location, line, table)
+    if None in roots.values():
+        text = f"{line.pin.path} refers to data at another address than the graph's"
+        told = [tell("graph_moved", line, text, examples=[b.path for b in table.base_paths().values()])]
+        return told, {}, set()
+    needs = list(_needed(line, table, fragments, roots))
+    findings = [*_check_shape(line, table, fragments), *_check_needed(line, needs, folder)]
+    indices = [_index(d, {f["id"]: _live(f) for f in fragments}) for d in built_indices(table)]
+    if not line.is_base:
+        findings += _check_coverage(line, indices)
+    broken = any(f.code in ("missing_file", "wrong_size") for f in findings)
+    fact = {
+        "fragments": [[f["id"], _live(f)] for f in fragments],
+        "indices": [] if broken else indices,
+        "bytes": sum(n.size or 0 for n in needs if n.what == "data file"),
+        "reusing": any(d.name == FRAGMENT_REUSE for d in table.describe_indices()),
+        "whole": not broken,
+    }
+    return findings, fact, {n.path for n in needs}
+
+
+def _live(fragment: Mapping[str, Any]) -> int:
+    deleted = (fragment.get("deletion_file") or {}).get("num_deleted_rows") or 0
+    return int(fragment["physical_rows"]) - int(deleted)
+
+
+def _index(built: BuiltIndex, live: Mapping[int, int]) -> dict[str, Any]:
+    return {
+        "name": built.name,
+        "kind": built.kind,
+        "column": built.column,
+        "uncovered_fragments": sum(i not in built.covered for i in live),
+        "uncovered_rows": sum(rows for i, rows in live.items() if i not in built.covered),
+    }
+
+
+def _check_coverage(line: Line, indices: list[dict[str, Any]]) -> Iterator[Finding]:
+    for index in indices:
+        if index["uncovered_rows"]:
+            text = (
+                f"the index {index['name']} ({index['kind']}) does not cover {index['uncovered_rows']:,} rows in "
+                f"{index['uncovered_fragments']} fragments"
+            )
+            yield tell("index_uncovered", line, text, count=index["uncovered_rows"])
+
+
+def _check_shape(line: Line, table: Any, fragments: list[dict[str, Any]]) -> Iterator[Finding]:
+    wanted = {f.name: f.type for f in storage_schema(line.type)}
+    held = {f.name: f.type for f in table.schema}
+    wrong = [f"{name} is missing" for name in wanted if name not in held]
+    # Blobs are known by their names only: how Lance shows their type depends on the version of their files.
+    wrong += [
+        f"{name} is {held[name]}, not {kind}"
+        for name, kind in wanted.items()
+        if name in held and _plain(kind) and _plain(held[name]) and held[name] != kind
+    ]
+    wrong += [f"{name} is not declared" for name in held if name not in wanted]
+    if wrong and not line.is_base:
+        text = f"the columns of {line.pin.path} at version {line.pin.version} are not those of the schema"
+        yield tell("schema_mismatch", line, text, count=len(wrong), examples=wrong)
+    rows = sum(_live(f) for f in fragments)
+    noted = (line.pin.rows, line.pin.fragments)
+    if noted[0] is not None and noted != (rows, len(fragments)):
+        text = f"the head notes {noted[0]} rows in {noted[1]} fragments, there are {rows} in {len(fragments)}"
+        yield tell("wrong_count", line, text)
+
+
+def _plain(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return not (isinstance(kind, pa.BaseExtensionType) or pa.types.is_struct(kind) or pa.types.is_large_binary(kind))
+
+
+def _roots(location: Location, line: Line, table: Any) -> dict[int | None, str | None]:
+    """Where files of each base lie, relative to the table's folder; None for one that is not in this graph."""
+    own = "" if line.pin.fork is None else f"tree/{line.pin.fork}"
+    found: dict[int | None, str | None] = {None: own}
+    for base in table.base_paths().values():
+        path = base.path.rstrip("/")
+        _, here, below = path.rpartition(line.pin.root)
+        is_here = bool(here) and (not location.is_local or path.startswith(location.join(line.pin.root)))
+        found[base.id] = below.strip("/") if is_here else None
+    return found
+
+
+def _needed(
+    line: Line, table: Any, fragments: list[dict[str, Any]], roots: Mapping[int | None, str | None]
+) -> Iterator[Needed]:
+    def at(base: int | None, *parts: str) -> str:
+        return posixpath.join(roots.get(base) or "", *parts)
+
+    for fragment in fragments:
+        for file in fragment["files"]:
+            yield Needed(at(file.get("base_id"), "data", file["path"]), file.get("file_size_bytes"), "data file")
+        deletion = fragment.get("deletion_file")
+        if deletion:
+            name = posixpath.basename(durable.deletion_path("", fragment["id"], deletion))
+            yield Needed(at(deletion.get("base_id"), "_deletions", name), None, "deletion file")
+    for described in table.describe_indices():
+        for segment in described.segments:
+            if segment.size_bytes == 0:
+                continue  # it lies in the table's manifest
+            path = at(segment.base_id, "_indices", str(segment.uuid))
+            yield Needed(path, segment.size_bytes, f"index {described.name}", is_folder=True)
+
+
+def _check_needed(line: Line, needs: list[Needed], folder: Folder) -> Iterator[Finding]:
+    missing: dict[str, list[str]] = {}
+    wrong: dict[str, list[str]] = {}
+    for need in needs:
+        held = _held(need, folder)
+        if held is None:
+            missing.setdefault(need.what, []).append(need.path)
+        elif need.size is not None and held != need.size:
+            wrong.setdefault(need.what, []).append(f"{need.path}: {held} bytes, not {need.size}")
+        elif held == 0:
+            wrong.setdefault(need.what, []).append(f"{need.path}: empty")
+    for what, paths in missing.items():
+        text = f"version {line.pin.version} of {line.pin.path} needs files that are not there ({what})"
+        yield tell("missing_file", line, text, count=len(paths), examples=paths)
+    for what, paths in wrong.items():
+        text = f"version {line.pin.version} of {line.pin.path} needs files that have another size ({what})"
+        yield tell("wrong_size", line, text, count=len(paths), examples=paths)
+
+
+def _held(need: Needed, folder: Folder) -> int | None:
+    if need.is_folder:
+        known = folder.folders.get(need.path)
+        return None if known is None else known[1]
+    file = folder.by_path.get(need.path)
+    return None if file is None else file.size
+
+
+# ---- strays ----------------------------------------------------------------------------------------------------------
+
+
+def _strays(
+    location: Location, task: Mapping[str, Any], line: Line, folder: Folder, needed: set[str]
+) -> Iterator[Finding]:
+    forks = {p.split("/")[1] for p in folder.by_path if p.startswith("tree/") and p.count("/") > 1}
+    known = set(task["forks"])
+    orphans = {
+        fork
+        for fork in forks - known
+        if max(f.modified_s for f in folder.files if f.path.startswith(f"tree/{fork}/")) < task["old_s"]
+    }
+    if orphans:
+        text = f"forks of {line.pin.root} belong to no branch"
+        yield found("orphan_fork", text, table=line.type.key, count=len(orphans), examples=sorted(orphans))
+
+    def unexplained(explained: set[str]) -> list[str]:
+        return [
+            f.path
+            for f in folder.files
+            if f.modified_s < task["old_s"]
+            and not _BOOKKEEPING.search(f.path)
+            and not _explains(f.path, explained)
+            and not (f.path.startswith("tree/") and f.path.split("/")[1] not in known)
+        ]
+
+    left = unexplained(needed)
+    if left:
+        left = unexplained(needed | _referred(location, line, sorted(known)))
+    if left:
+        text = f"files in {line.pin.root} are referred to by no version"
+        yield found("unexplained_file", text, table=line.type.key, count=len(left), examples=sorted(left))
+
+
+def _explains(path: str, explained: set[str]) -> bool:
+    if path in explained or posixpath.dirname(path) in explained:
+        return True
+    # The large blobs of a data file lie in a folder of its name.
+    folder = posixpath.dirname(path)
+    return path.endswith(".blob") and f"{folder}.lance" in explained
+
+
+def _referred(location: Location, line: Line, forks: list[str]) -> set[str]:
+    """Everything that any version of the table, or of a fork that a branch has, refers to, in the table's folder."""
+    explained: set[str] = set()
+    for fork in (None, *forks):
+        prefix = "" if fork is None else f"tree/{fork}"
+        try:
+            table = lancefs.open_newest(location, location.join(line.pin.root, *([prefix] if prefix else [])))
+        except lancefs.TableMissing:
+            continue
+        with lancefs.reading(f"reading the history of {line.pin.root}"):
+            for batch in table.tracked_files():
+                for base, path in zip(
+                    batch.column("base_uri").to_pylist(), batch.column("path").to_pylist(), strict=True
+                ):
+                    below = base.rstrip("/").rpartition(line.pin.root)[2].strip("/")
+                    explained.add(posixpath.join(below, path))
+            if fork is not None:
+                explained |= _indices_of(table)
+    return explained
+
+
+def _indices_of(fork: Any) -> set[str]:
+    """Index folders of the root table that versions of a fork use: Lance lists only those of the fork itself."""
+    found: set[str] = set()
+    for version in fork.versions():
+        table = fork.checkout_version(version["version"])
+        found |= {f"_indices/{s.uuid}" for d in table.describe_indices() for s in d.segments if s.base_id is not None}
+    return found

@@ -1,0 +1,237 @@
+"""The manifest: does what it holds hang together? Only its own rows and heads are read.
+
+1. rows      every row can be understood, its id is that of its body; rows with one id have one content
+2. epochs    every decided epoch of a live branch has a record, each once
+3. chain     from every head through its parents to the first commit: every record is there, epochs descend, and the
+             pins that the records add up to are the head's
+4. schemas   those of heads and of reachable commits are there
+5. branches  every branch but main was made from a commit that is there, of a branch that lives
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from omnigraph.maintenance.verify.findings import Finding, found
+from omnigraph.maintenance.verify.scope import StillManifest
+from omnigraph.storage import lancefs
+from omnigraph.storage.manifest import FORMAT
+from omnigraph.storage.records import Head, Pin, Record, apply_delta
+
+_MANIFEST = "__manifest"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The manifest's rows, understood: records by commit and by epoch, ids of schemas."""
+
+    commits: Mapping[str, Record]
+    epochs: Mapping[tuple[str, int], Record]
+    schemas: frozenset[str]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class History:
+    """What is wrong, how many commits were looked at, the folders of all tables that any commit ever had, and the forks
+    of tables that commits of live branches have.
+    """
+
+    findings: tuple[Finding, ...]
+    commits: int
+    pins: frozenset[Pin]
+    live_pins: frozenset[Pin]
+
+    @property
+    def roots(self) -> set[str]:
+        return {pin.root for pin in self.pins}
+
+    def forks(self, root: str) -> set[str]:
+        return {pin.fork for pin in self.live_pins if pin.fork is not None and pin.root == root}
+
+
+def check_manifest(manifest: StillManifest, heads: list[Head]) -> History:
+    everyone = manifest.heads()
+    if manifest.format() < FORMAT:
+        # Heads of older formats are derived from rows of another shape, and carry every record.
+        records = [record for head in everyone.values() for record in head.recent]
+        return _history((), len(records), everyone.values(), records)
+    rows = _read(manifest)
+    findings = list(rows.findings)
+    seen: set[str] = set()
+    for head in heads:
+        findings += _check_epochs(head, rows)
+        findings += _check_chain(head, rows, seen)
+        findings += _check_origin(head, rows, everyone)
+    return _history(findings, len(seen), everyone.values(), rows.epochs.values())
+
+
+def _history(findings: Iterable[Finding], commits: int, heads: Iterable[Head], records: Iterable[Record]) -> History:
+    heads = list(heads)
+    incarnations = {head.incarnation for head in heads}
+    live = {_line(pin) for head in heads for pin in head.pins.values() if pin is not None}
+    gone: set[Pin] = set()
+    for record in records:
+        pins = (*record.delta.values(), *(record.snapshot or {}).values())
+        kept = live if record.incarnation in incarnations else gone
+        kept.update(_line(pin) for pin in pins if pin is not None)
+    return History(tuple(findings), commits, frozenset(live | gone), frozenset(live))
+
+
+def _line(pin: Pin) -> Pin:
+    return Pin(pin.table, pin.incarnation, pin.fork, 0)
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _read(manifest: StillManifest) -> Rows:
+    with lancefs.reading("reading the manifest"):
+        table = manifest.table().to_table(columns=["object_id", "kind", "body"])
+    bodies: dict[str, str] = {}
+    broken: list[str] = []
+    doubled: list[str] = []
+    records: list[Record] = [record for head in manifest.heads().values() for record in head.recent]
+    schemas: set[str] = set()
+    for object_id, kind, body in zip(*(table.column(c).to_pylist() for c in table.column_names), strict=True):
+        known = bodies.setdefault(object_id, body)
+        if known is not body:
+            if orjson.loads(known) != orjson.loads(body):
+                doubled.append(object_id)
+            continue
+        if kind == "schema":
+            schemas.add(object_id.removeprefix("schema:"))
+        elif kind == "commit":
+            record = _record(object_id, body)
+            if record is None:
+                broken.append(object_id)
+            else:
+                records.append(record)
+    findings = []
+    if broken:
+        text = "rows of the manifest can't be understood or carry another id than their content has"
+        findings.append(found("manifest_row_broken", text, table=_MANIFEST, count=len(broken), examples=broken))
+    records, twice = _agreeing(records)
+    if doubled or twice:
+        names = list(dict.fromkeys((*doubled, *twice)))
+        text = "objects of the manifest are there twice, with different contents"
+        findings.append(found("manifest_duplicate", text, table=_MANIFEST, count=len(names), examples=names))
+    return Rows(
+        commits={r.commit: r for r in records if r.commit is not None},
+        epochs={(r.incarnation, r.epoch): r for r in records},
+        schemas=frozenset(schemas),
+        findings=tuple(findings),
+    )
+
+
+def _record(object_id: str, body: str) -> Record | None:
+    try:
+        record = Record.from_json(orjson.loads(body))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return None
+    return record if record.object_id == object_id else None
+
+
+def _agreeing(records: list[Record]) -> tuple[list[Record], list[str]]:
+    """Each record once, and the ids of those that a head and a row, or two heads, tell differently."""
+    kept: dict[str, Record] = {}
+    epochs: dict[tuple[str, int], str] = {}
+    wrong: list[str] = []
+    for record in records:
+        known = kept.setdefault(record.object_id, record)
+        first = epochs.setdefault((record.incarnation, record.epoch), record.object_id)
+        if known.to_json() != record.to_json() or first != record.object_id:
+            wrong.append(record.object_id)
+    return list(kept.values()), wrong
+
+
+# ---- one branch ------------------------------------------------------------------------------------------------------
+
+
+def _check_epochs(head: Head, rows: Rows) -> Iterator[Finding]:
+    missing = [e for e in range(1, head.epoch + 1) if (head.incarnation, e) not in rows.epochs]
+    if missing:
+        text = f"decided operations of {head.branch} have no record"
+        yield found("record_missing", text, branch=head.branch, count=len(missing), examples=missing)
+    listed = [record.epoch for record in head.recent if record.incarnation == head.incarnation]
+    if listed != sorted(set(listed)) or (listed and listed[-1] != head.epoch):
+        text = f"the head of {head.branch} is at epoch {head.epoch} and carries records of the epochs {listed[-3:]}"
+        yield found("head_mismatch", text, branch=head.branch)
+
+
+def _check_chain(head: Head, rows: Rows, seen: set[str]) -> Iterator[Finding]:
+    chain: list[Record] = []
+    at: str | None = head.commit
+    on_the_way: set[str] = set()
+    while at is not None:
+        record = rows.commits.get(at)
+        if record is None or at in on_the_way:
+            why = "has no record" if record is None else "is its own ancestor"
+            text = f"a commit that {head.branch} is made of {why}"
+            yield found("record_missing", text, branch=head.branch, examples=[at])
+            return
+        on_the_way.add(at)
+        chain.append(record)
+        at = record.parent
+    schemas = {head.schema, *(r.schema for r in chain if r.commit not in seen)}
+    missing = sorted(schemas - rows.schemas)
+    if missing:
+        text = f"schemas that {head.branch} or its commits have are not in the manifest"
+        yield found("schema_missing", text, branch=head.branch, count=len(missing), examples=missing)
+    seen |= on_the_way
+    yield from _check_pins(head, chain[::-1], rows)
+
+
+def _check_pins(head: Head, chain: list[Record], rows: Rows) -> Iterator[Finding]:
+    """Replay the records, oldest first: every full record and the head must say what they add up to."""
+    pins: dict[str, Pin] = {}
+    below: dict[str, Pin] = {}
+    for record in chain:
+        pins = apply_delta(pins, record.delta)
+        if record.snapshot is not None:
+            wrong = _different(pins, record.snapshot)
+            # The first record of a migrated or new graph is full and has no delta of its own to add up.
+            if wrong and record.parent is not None:
+                text = f"commits of {head.branch} note other versions than the commits below them add up to"
+                yield found("head_mismatch", text, branch=head.branch, count=len(wrong), examples=wrong)
+            pins = dict(record.snapshot)
+        if record.commit == head.base:
+            below = pins
+    if head.base is not None and head.base not in rows.commits:
+        return
+    wrong = _different(pins, apply_delta(below, head.pins))
+    if wrong:
+        text = f"the head of {head.branch} pins other versions than its records add up to"
+        yield found("head_mismatch", text, branch=head.branch, count=len(wrong), examples=wrong)
+    if chain and chain[-1].schema != head.schema:
+        text = f"the head of {head.branch} names another schema than its newest commit"
+        yield found("head_mismatch", text, branch=head.branch, examples=[head.schema, chain[-1].schema])
+
+
+def _different(one: Mapping[str, Pin], other: Mapping[str, Pin]) -> list[str]:
+    return [
+        f"{table}: {_told(one.get(table))}, not {_told(other.get(table))}"
+        for table in sorted({*one, *other})
+        if one.get(table) != other.get(table)
+    ]
+
+
+def _told(pin: Pin | None) -> str:
+    return "none" if pin is None else f"{pin.path} version {pin.version}"
+
+
+def _check_origin(head: Head, rows: Rows, heads: Mapping[str, Head]) -> Iterator[Finding]:
+    if head.is_main:
+        return
+    if head.base is not None and head.base not in rows.commits:
+        text = f"the commit that {head.branch} was made from has no record"
+        yield found("branch_broken", text, branch=head.branch, examples=[head.base])
+    if head.made_from is not None:
+        name, incarnation = head.made_from
+        source = heads.get(name)
+        if source is None or source.incarnation != incarnation:
+            text = f"{head.branch} was made from {name}, which is not there any more"
+            yield found("branch_broken", text, branch=head.branch, examples=[f"{name} ({incarnation})"])

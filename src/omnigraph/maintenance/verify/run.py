@@ -1,0 +1,208 @@
+"""The driver of verify: snapshot, tasks, findings. See the package's docstring for the steps."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.commit.door import Door
+from omnigraph.errors import BranchNotFound, UsageError
+from omnigraph.language.schema.model import EntityType
+from omnigraph.maintenance.verify.around import check_drift, check_folders, check_tickets
+from omnigraph.maintenance.verify.blobs import blob_tasks
+from omnigraph.maintenance.verify.findings import Finding, VerifyResult, found, gathered
+from omnigraph.maintenance.verify.history import History, check_manifest
+from omnigraph.maintenance.verify.indices import index_tasks
+from omnigraph.maintenance.verify.rows import check_rows, questions_of
+from omnigraph.maintenance.verify.rules import rule_tasks
+from omnigraph.maintenance.verify.scope import Line, Scope, StillManifest, line_json, ordered, place_json, scope_of
+from omnigraph.maintenance.verify.tables import finding_of
+from omnigraph.pipeline.bulk.staging import Staging, new_staging
+from omnigraph.pipeline.engine import Engines
+from omnigraph.pipeline.runner import Runner
+from omnigraph.storage.layout import Location, locate
+from omnigraph.storage.records import Head
+
+IN_FLIGHT_S = 7 * 24 * 3600.0
+"""How old a file must be before somebody who still prepares a write can't have made it."""
+_TASKS = "omnigraph.maintenance.verify."
+_GONE = frozenset(
+    ("version_missing", "version_unreadable", "missing_file", "unreadable_data", "unreadable_blob", "index_unreadable")
+)
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """`branch` None is every branch. `seed` chooses the samples; the same seed asks the same of the same graph."""
+
+    branch: str | None = None
+    quick: bool = False
+    full: bool = False
+    orphans_older_than_s: float = IN_FLIGHT_S
+    engine: str | None = None
+    seed: int | None = None
+
+
+def verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult:
+    """Check one branch or all of them. The door is only looked through."""
+    if options.quick and options.full:
+        raise UsageError(detail="--quick and --full exclude each other: the one reads no data, the other all of it.")
+    started = time.monotonic()
+    manifest = StillManifest(door.manifest.location)
+    heads = _chosen(manifest, options.branch)
+    history = check_manifest(manifest, heads)
+    scope = scope_of(manifest, heads)
+    work_bytes = 0 if options.quick else sum(_work_bytes(line, full=options.full) for line in scope.lines)
+    runner = engines.runner(work_bytes=work_bytes, requested=options.engine)
+    job = _Job(manifest.location, history, scope, runner, options)
+    findings = [*history.findings, *job.tables()]
+    if not options.quick:
+        findings += [*job.rows(), *job.indices(), *job.blobs(), *(job.rules() if options.full else ())]
+    old_s = time.time() - options.orphans_older_than_s
+    named = {head.branch: head for head in heads}
+    findings += check_tickets(door, named)
+    findings += check_drift(door, named)
+    findings += check_folders(manifest.location, history.roots, old_s=old_s)
+    checked = {"branches": len(heads), "commits": history.commits, **job.checked}
+    settled = gathered(_settled(door, findings))
+    return VerifyResult(checked, settled, runner.engine, time.monotonic() - started)
+
+
+def _chosen(manifest: StillManifest, branch: str | None) -> list[Head]:
+    heads = manifest.heads()
+    if branch is None:
+        return ordered(heads)
+    if branch not in heads:
+        raise BranchNotFound(branch=branch)
+    return [heads[branch]]
+
+
+class _Job:
+    """The tasks of one run, and what they counted."""
+
+    def __init__(
+        self, location: Location, history: History, scope: Scope, runner: Runner, options: VerifyOptions
+    ) -> None:
+        self._history = history
+        self._scope = scope
+        self._location = location
+        self._place = place_json(location)
+        self._runner = runner
+        self._options = options
+        self._seed = random.randrange(2**31) if options.seed is None else options.seed
+        self._facts: dict[str, Any] = {}
+        self._heads_lines = tuple(line for line in scope.lines if not line.is_base)
+        self.checked = {"tables": len(scope.lines), "files": 0, "bytes": 0}
+        if not options.quick:
+            self.checked |= {"rows": 0, "indices": 0, "index_questions": 0, "blobs": 0}
+
+    def _run(self, work: str, tasks: list[dict[str, Any]], *, stage: str) -> list[Any]:
+        return self._runner.run(_TASKS + work, tasks, stage=stage)
+
+    def tables(self) -> Iterator[Finding]:
+        by_root: dict[str, list[Line]] = {}
+        for line in self._scope.lines:
+            by_root.setdefault(line.pin.root, []).append(line)
+        old_s = time.time() - self._options.orphans_older_than_s
+        tasks = [
+            {
+                "place": self._place,
+                "root": root,
+                "lines": [line_json(line) for line in lines],
+                "forks": sorted(self._history.forks(root)),
+                "old_s": old_s,
+            }
+            for root, lines in by_root.items()
+        ]
+        for done in self._run("files:check_table", tasks, stage="looking at files"):
+            self._facts.update(done["facts"])
+            self.checked["files"] += done["files"]
+            self.checked["bytes"] += done["bytes"]
+            yield from map(finding_of, done["findings"])
+
+    def rows(self) -> Sequence[Finding]:
+        questions = questions_of(self._scope.images, self._facts)
+        with scratch(self._location, self._runner) as staging:
+            findings, rows = check_rows(self._runner, self._place, staging, questions, self._facts)
+        self.checked["rows"] = rows
+        return findings
+
+    def indices(self) -> Iterator[Finding]:
+        tasks = index_tasks(self._place, self._heads_lines, self._facts, full=self._options.full, seed=self._seed)
+        self.checked["indices"] = len({(t["line"]["pin"][0], str(t["line"]["pin"]), t["index"]["name"]) for t in tasks})
+        for done in self._run("indices:check_index", tasks, stage="asking indices"):
+            self.checked["index_questions"] += done["asked"]
+            yield from map(finding_of, done["findings"])
+
+    def blobs(self) -> Iterator[Finding]:
+        tasks = blob_tasks(self._place, self._heads_lines, self._facts, full=self._options.full, seed=self._seed)
+        for done in self._run("blobs:check_blobs", tasks, stage="looking at blobs"):
+            self.checked["blobs"] += done["blobs"]
+            yield from map(finding_of, done["findings"])
+
+    def rules(self) -> Iterator[Finding]:
+        tasks = rule_tasks(self._place, self._scope.images, self._facts)
+        for done in self._run("rules:check_rules", tasks, stage="checking rules"):
+            yield from map(finding_of, done["findings"])
+
+
+@contextmanager
+def scratch(location: Location, runner: Runner) -> Iterator[Staging]:
+    """A place for files between tasks: of this machine if the workers are here, else beside the graph."""
+    if runner.is_here:
+        with tempfile.TemporaryDirectory(prefix="omnigraph-verify-") as folder:
+            yield new_staging(locate(folder))
+        return
+    staging = new_staging(location)
+    try:
+        yield staging
+    finally:
+        staging.remove()
+
+
+# ---- size ------------------------------------------------------------------------------------------------------------
+
+_WIDTHS = {"String": 24, "List": 48, "Blob": 24, "Bool": 1}
+
+
+def _work_bytes(line: Line, *, full: bool) -> int:
+    """About how much of a table is read: ids, endpoints and what is looked up in it, or all of it."""
+    if line.is_base:
+        return 0
+    t = line.type
+    looked_up = {name for c in t.constraints if c.kind in ("unique", "index", "key") for name in c.properties}
+    names = t.by_name.keys() if full else looked_up & t.by_name.keys()
+    width = 24 * (3 if t.kind == "edge" else 1) + sum(_width(t, name) for name in names)
+    return (line.pin.rows or 0) * width
+
+
+def _width(t: EntityType, name: str) -> int:
+    kind = t.by_name[name].type
+    return 4 * kind.dimension if kind.dimension else _WIDTHS.get(kind.kind, 8)
+
+
+# ---- what others did meanwhile ---------------------------------------------------------------------------------------
+
+
+def _settled(door: Door, findings: Sequence[Finding]) -> Iterator[Finding]:
+    """A version that is broken because others replaced and collected it meanwhile is none of the graph's any more."""
+    doubtful = [f for f in findings if f.code in _GONE and f.version is not None]
+    pinned = _pinned(door) if doubtful else set()
+    for one in findings:
+        if one.code in _GONE and one.version is not None and one.version not in pinned:
+            text = f"version {one.version[1]} of {one.version[0]} was replaced and removed while it was being checked"
+            yield found("collected_meanwhile", text, table=one.table, branch=one.branch)
+        else:
+            yield one
+
+
+def _pinned(door: Door) -> set[tuple[str, int]]:
+    """What the newest heads and bases pin."""
+    manifest = StillManifest(door.manifest.location)
+    newest = scope_of(manifest, ordered(manifest.heads()))
+    return {(line.pin.path, line.pin.version) for line in newest.lines}

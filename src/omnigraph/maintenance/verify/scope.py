@@ -1,0 +1,141 @@
+"""What is looked at: one version of the manifest, the heads in it, and every table version that they rest on.
+
+A line is one table version, whichever branches pin it: it is checked once, and told of the first of them. What a branch
+was made from (its base) is a line too, as long as the branch lives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from omnigraph.errors import CommitNotFound, NotAGraph
+from omnigraph.language.schema.model import EdgeType, EntityType, Schema
+from omnigraph.language.schema.serial import schema_from_json, schema_to_json
+from omnigraph.storage.layout import Location
+from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.records import Head, Pin
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+
+class StillManifest(Manifest):
+    """The authority at one version: whatever is asked of it is answered from that version, while others write on."""
+
+    def table(self) -> LanceDataset:
+        if self._table is None:
+            self._table = self._open()
+        return self._table
+
+
+@dataclass(frozen=True)
+class Line:
+    """One published version of one table, and the first branch that has it. `is_base`: only as the base of a branch."""
+
+    pin: Pin
+    type: EntityType
+    branch: str
+    is_base: bool = False
+
+    @property
+    def at(self) -> str:
+        """What is stored: the same for all branches that pin it."""
+        return f"{self.pin.path}@{self.pin.version}"
+
+    @cached_property
+    def id(self) -> str:
+        """What is stored, under the rules of one schema: branches may declare other rules over the same rows."""
+        rules = hashlib.blake2b(orjson.dumps(_lone(self.type)), digest_size=6).hexdigest()
+        return f"{self.at}#{rules}"
+
+
+@dataclass(frozen=True)
+class Image:
+    """One branch: its schema and, by type id, the lines of its tables."""
+
+    head: Head
+    schema: Schema
+    lines: Mapping[str, Line]
+
+
+@dataclass(frozen=True)
+class Scope:
+    manifest: StillManifest
+    heads: Mapping[str, Head]
+    images: tuple[Image, ...]
+    bases: tuple[Line, ...]
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """Everything stored once: of heads, then of bases."""
+        found: dict[str, Line] = {}
+        for line in (*(line for image in self.images for line in image.lines.values()), *self.bases):
+            found.setdefault(line.at, line)
+        return tuple(found.values())
+
+
+def ordered(heads: Mapping[str, Head]) -> list[Head]:
+    """Main first, so that what branches share is told of main."""
+    return sorted(heads.values(), key=lambda head: (not head.is_main, head.branch))
+
+
+def scope_of(manifest: StillManifest, heads: Sequence[Head]) -> Scope:
+    """What the heads rest on, as far as it can be found out; what can't be is told by the check of the manifest."""
+    images: list[Image] = []
+    known: dict[str, Line] = {}
+    bases: list[Line] = []
+    for head in heads:
+        try:
+            schema, pins = manifest.schema(head.schema), manifest.pins(head)
+            below = {} if head.base is None else manifest.pins_at(head.base)
+        except (CommitNotFound, NotAGraph):
+            continue
+        lines = {}
+        for table, line in _lines(pins, schema, head.branch, is_base=False):
+            lines[table] = known.setdefault(line.id, line)
+        images.append(Image(head, schema, lines))
+        bases += [line for _, line in _lines(below, schema, head.branch, is_base=True)]
+    return Scope(manifest, {h.branch: h for h in heads}, tuple(images), tuple(bases))
+
+
+def _lines(pins: Mapping[str, Pin], schema: Schema, branch: str, *, is_base: bool) -> Iterator[tuple[str, Line]]:
+    for table, pin in pins.items():
+        t = schema.by_id.get(table)
+        if t is not None:  # a base may hold tables that the branch has dropped since: nobody reads them by it
+            yield table, Line(pin, t, branch, is_base)
+
+
+# ---- in tasks --------------------------------------------------------------------------------------------------------
+
+
+def place_json(location: Location) -> dict[str, Any]:
+    return {"uri": location.uri, "local": location.is_local, "options": dict(location.options)}
+
+
+def place_of(body: Mapping[str, Any]) -> Location:
+    return Location(body["uri"], body["local"], body["options"])
+
+
+def line_json(line: Line) -> dict[str, Any]:
+    """A line as part of a task; its type travels as a schema of one type."""
+    return {
+        "pin": [line.pin.table, line.pin.to_json()],
+        "type": _lone(line.type),
+        "branch": line.branch,
+        "is_base": line.is_base,
+    }
+
+
+def _lone(t: EntityType) -> dict[str, Any]:
+    return schema_to_json(Schema(edges=(t,)) if isinstance(t, EdgeType) else Schema(nodes=(t,)))
+
+
+def line_of(body: Mapping[str, Any]) -> Line:
+    t = next(schema_from_json(body["type"]).types())
+    return Line(Pin.from_json(*body["pin"]), t, body["branch"], body["is_base"])

@@ -1,0 +1,83 @@
+"""Opening lines in tasks, and telling a broken table from a store that fails for a moment.
+
+A task that finds a table broken returns that as a finding: one broken table must not stop the others. On a remote
+store a failure is tried again first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from omnigraph.errors import StorageError
+from omnigraph.maintenance.verify.findings import Finding, found
+from omnigraph.maintenance.verify.scope import Line
+from omnigraph.storage import lancefs
+from omnigraph.storage.layout import Location
+
+TRIES_REMOTE = 3
+GROUP_ROWS = 250_000
+"""How many rows one task scans: memory follows this, not the table."""
+
+
+def opened(location: Location, line: Line) -> Any:
+    return lancefs.open_table(location, location.join(line.pin.path), version=line.pin.version)
+
+
+def tried(location: Location, work: Callable[[], list[Finding]], told: Callable[[str], Finding]) -> list[Finding]:
+    """What `work` finds, or `told(why)` if it can't read what it must read."""
+    tries = 1 if location.is_local else TRIES_REMOTE
+    for turn in range(1, tries + 1):
+        try:
+            with lancefs.reading("checking"):
+                return work()
+        except lancefs.TableMissing:
+            return [told("the version is not there")]
+        except StorageError as error:
+            if turn == tries:
+                return [told(reason(error))]
+            time.sleep(0.2 * turn)
+    raise AssertionError("unreachable")
+
+
+def reason(error: StorageError) -> str:
+    """The first line of what the store said."""
+    return str(error.fields.get("detail", error)).strip().splitlines()[0][:300]
+
+
+def tell(code: str, line: Line, message: str, **more: Any) -> Finding:
+    """A finding about one line."""
+    at = (line.pin.path, line.pin.version)
+    return found(code, message, table=line.type.key, branch=line.branch, version=at, **more)
+
+
+def grouped(fragments: Sequence[Sequence[int]], *, most_rows: int = GROUP_ROWS) -> Iterator[list[int]]:
+    """Ids of neighbouring fragments, (id, rows) each, in groups of about so many rows."""
+    group: list[int] = []
+    rows = 0
+    for fragment, count in fragments:
+        if group and rows + count > most_rows:
+            yield group
+            group, rows = [], 0
+        group.append(fragment)
+        rows += count
+    if group:
+        yield group
+
+
+def finding_json(one: Finding) -> dict[str, Any]:
+    return {
+        "code": one.code,
+        "message": one.message,
+        "table": one.table,
+        "branch": one.branch,
+        "count": one.count,
+        "examples": list(one.examples),
+        "version": None if one.version is None else list(one.version),
+    }
+
+
+def finding_of(body: dict[str, Any]) -> Finding:
+    version = body.pop("version")
+    return found(**body, version=None if version is None else (version[0], version[1]))
