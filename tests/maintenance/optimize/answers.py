@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,10 @@ def _ids(rows: pa.Table) -> Counter[str]:
 
 
 def _literal(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"timestamp '{value:%Y-%m-%d %H:%M:%S}'"
+    if isinstance(value, date):
+        return f"date '{value.isoformat()}'"
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+
+SCHEMA = """
+node Person { name: String @key  age: I32? @index }
+node City { name: String @key }
+edge Knows: Person -> Person { since: I32? }
+edge LivesIn: Person -> City
+"""
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
+    monkeypatch.delenv("OMNIGRAPH_ENGINE", raising=False)
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> og.Graph:
+    """A graph of four types, empty."""
+    return og.init(tmp_path / "graph", SCHEMA)
+
+
+def people(graph: og.Graph, first: int, last: int, *, branch: str = "main") -> None:
+    graph.insert({"Person": [{"name": f"p{i}", "age": i % 10} for i in range(first, last)]}, branch=branch)
+
+
+@pytest.fixture
+def worn(graph: og.Graph) -> og.Graph:
+    """The same with eight people in four fragments, and edges in two."""
+    for k in range(4):
+        people(graph, 2 * k, 2 * k + 2)
+    for k in range(2):
+        graph.insert({"Knows": [{"from": f"p{k}", "to": f"p{k + 1}"}]})
+    return graph
