@@ -1,7 +1,7 @@
 """Operations that are killed on their way through the door, each with the state it starts from.
 
 They are chosen for the ways they differ: tables changed in place, tables forked first, several steps on one table, new
-tables and a new schema, edges that go with their nodes, a write that also folds.
+tables and a new schema, edges that go with their nodes, a write that also folds, drift that is adopted or discarded.
 """
 
 from __future__ import annotations
@@ -57,6 +57,26 @@ def create_due_for_folding(uri: str) -> None:
             graph.upsert({"Left": [{"name": f"small-{n}", "n": n}]})
 
 
+def create_drifted(uri: str) -> None:
+    """Two tables that somebody else has written to."""
+    import omnigraph
+    from tests.maintenance import strangers
+
+    create(uri)
+    with omnigraph.open(uri) as graph:
+        strangers.append(graph, "Left", "raw")
+        strangers.opened(graph, "Joins").delete("true")
+
+
+def create_with_drifted_fork(uri: str) -> None:
+    import omnigraph
+    from tests.maintenance import strangers
+
+    create_with_fork(uri)
+    with omnigraph.open(uri) as graph:
+        strangers.append(graph, "Left", "raw", branch="side")
+
+
 def put_new(graph: Any) -> Any:
     return graph.upsert({"Left": [{"name": "new", "n": 1}], "Right": [{"name": "new", "n": 1}]})
 
@@ -83,6 +103,13 @@ DEEDS = {
         Deed("evolve_forked_branch", create_with_fork, lambda graph: graph.apply_schema(EVOLVED, branch="side")),
         Deed("delete_cascading", create, lambda graph: graph.delete({"Left": ["old"]})),
         Deed("put_and_fold", create_due_for_folding, put_new),
+        Deed("repair_forced", create_drifted, lambda graph: graph.repair(force=True, confirm=True)),
+        Deed("repair_discarding", create_drifted, lambda graph: graph.repair(discard=True, confirm=True)),
+        Deed(
+            "repair_of_a_fork",
+            create_with_drifted_fork,
+            lambda graph: graph.repair(branch="side", force=True, confirm=True),
+        ),
         Deed("probe", create, lambda graph: graph.upsert({"Left": [{"name": "probe", "n": 2}]})),
     )
 }

@@ -127,7 +127,7 @@ class Door:
         turn: int,
     ) -> Outcome:
         if prepared is not None:
-            effect.require_no_drift(view, {t: view.pins[t] for t in prepared.tables if t in view.pins})
+            effect.require_no_drift(view, {t: view.pins[t] for t in prepared.healed if t in view.pins})
         scope = operation.scope(view) | set(prepared.tables if prepared else ())
         self.observe("ticket")
         epoch = view.head.epoch + 1

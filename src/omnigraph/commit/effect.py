@@ -20,9 +20,10 @@ from omnigraph.commit.plan import Plan, PlannedTable
 from omnigraph.commit.stage import Prepared, View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Ticket
-from omnigraph.errors import StorageError, UncoveredDrift
+from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed
 from omnigraph.storage import durable, lancefs
 from omnigraph.storage.edit import fragment_files
+from omnigraph.storage.history import steps_above
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import Tables
 
@@ -90,6 +91,16 @@ def restore(view: View, pin: Pin, ticket: Ticket, *, attempt: int, newest_versio
     return restored
 
 
+def require_no_later_claim(view: View, prepared: Prepared, ticket: Ticket) -> None:
+    """What counts for adopted drift as for any other table: a stamp of a later epoch makes me the zombie."""
+    for table, work in prepared.tables.items():
+        if work.adopts and table in view.pins:
+            for step in steps_above(work.handle, view.pins[table].version):
+                stamp = Stamp.parse(step.stamp)
+                if stamp is not None and stamp.epoch > ticket.epoch:
+                    raise Zombie(str(stamp))
+
+
 def run_effects(prepared: Prepared, ticket: Ticket, *, attempt: int, observe: Observer) -> None:
     """Commit every step of every table. EffectMissed unless each landed exactly where it was planned."""
     tables = prepared.view.tables
@@ -120,7 +131,9 @@ def landed(tables: Tables, plan: Plan, ticket: Ticket) -> bool:
     for table, planned in plan.tables.items():
         try:
             newest = tables.newest(planned.pin)
-        except lancefs.TableMissing:
+            if planned.steps == 0:
+                tables.open(planned.pin)  # adopted as it is: it must still be there
+        except (lancefs.TableMissing, VersionReclaimed):
             return False
         for step in range(planned.steps):
             version = planned.pin.version + step + 1

@@ -94,7 +94,8 @@ class View:
 class TableWork:
     """Steps on one table: where they go (`pin`, with the base version), and what was read there (`source`).
 
-    `later` are metadata-only steps that can be built only on the result of the steps before them.
+    `later` are metadata-only steps that can be built only on the result of the steps before them. `adopts`: the base
+    lies on uncovered drift, which is what the operation is about; so that is neither refused nor restored over.
     """
 
     pin: Pin
@@ -102,6 +103,7 @@ class TableWork:
     steps: tuple[Transaction, ...]
     handle: LanceDataset
     later: tuple[Callable[[LanceDataset], Transaction], ...] = ()
+    adopts: bool = False
 
     @property
     def step_count(self) -> int:
@@ -124,6 +126,11 @@ class Prepared:
     summary: Mapping[str, Any] | None = None
     result: Any = None
     made_at_s: float = field(default_factory=lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
+
+    @property
+    def healed(self) -> list[str]:
+        """The tables that have to stand at their pins before the work on them begins."""
+        return [t for t, work in self.tables.items() if not work.adopts]
 
     @property
     def is_empty(self) -> bool:

@@ -105,6 +105,7 @@ class Turn:
     def _attempt(self, view: View, prepared: Prepared, attempt: int) -> Outcome:
         door, ticket, request = self.door, self.ticket, self.request
         self.result = prepared.result
+        effect.require_no_later_claim(view, prepared, ticket)
         if prepared.schema is not None:
             door.manifest.append_schema(*prepared.schema)
         record = commit_record(
@@ -132,7 +133,7 @@ class Turn:
         view = door.view_on(self.request.branch, self.restored)
         if view.head.epoch >= self.ticket.epoch or view.head.incarnation != self.ticket.incarnation:
             raise effect.Zombie(f"epoch {self.ticket.epoch} is decided")
-        for table in prepared.tables if prepared else ():
+        for table in prepared.healed if prepared else ():
             if table in view.pins:
                 pin = effect.heal(view, table, self.ticket, attempt=self.attempts, observe=door.observe)
                 if pin != view.pins[table]:
@@ -143,7 +144,7 @@ class Turn:
         """Whether a table that only this preparation names has leftovers above its pin."""
         return any(
             view.owns(view.pins[t]) and view.tables.newest_version(view.pins[t]) > view.pins[t].version
-            for t in prepared.tables
+            for t in prepared.healed
             if t in view.pins
         )
 

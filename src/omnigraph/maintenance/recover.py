@@ -20,10 +20,11 @@ from typing import Any, Literal
 from omnigraph.commit.door import Door
 from omnigraph.commit.intents import read_intents
 from omnigraph.commit.migrate import require_current
-from omnigraph.commit.ticket import epoch_of
-from omnigraph.errors import BranchNotFound
+from omnigraph.commit.ticket import epoch_of, ticket_name
+from omnigraph.errors import BranchNotFound, RecoveryPending, WriterActive
 from omnigraph.storage.manifest import FORMAT
 
+LOOK_EVERY_S = 0.05
 SETTLE_LEAST_S = 30.0
 """For how long at least a dead writer's operation is tried to be settled, while the store fails."""
 
@@ -83,9 +84,32 @@ def pending(door: Door) -> list[Pending]:
     return sorted(_undecided(door), key=lambda p: (p.branch, p.epoch))
 
 
-def pending_on(door: Door, branch: str) -> list[Pending]:
-    """The undecided operations of one branch: at most one, as epochs are decided one by one."""
-    return [p for p in pending(door) if p.branch == branch]
+def _on(found: list[Pending], branch: str | None) -> list[Pending]:
+    return [p for p in found if branch is None or p.branch == branch]
+
+
+def require_settled(door: Door, branch: str, *, verb: str, wait_s: float) -> None:
+    """Refuse to go on while an operation of the branch is undecided; a living writer is waited for a little.
+
+    WriterActive if somebody may be at work, RecoveryPending if a dead writer's operation is open. Settles nothing.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = _on(pending(door), branch)
+        if not found:
+            return
+        if not found[0].alive or time.monotonic() > deadline:
+            break
+        time.sleep(LOOK_EVERY_S)
+    first = found[0]
+    if first.alive:
+        raise WriterActive(verb=verb, branch=branch, kind=first.kind, operation_id=first.operation)
+    raise RecoveryPending(
+        branch=branch,
+        operation_id=first.operation,
+        detail=f"that belongs to recovery, not to {verb}; any write to {branch} settles it, as does {verb} --confirm.",
+        path=ticket_name(first.incarnation, first.epoch, 0),
+    )
 
 
 def _undecided(door: Door) -> Iterator[Pending]:
@@ -102,12 +126,15 @@ def _undecided(door: Door) -> Iterator[Pending]:
                 yield Pending(branch, incarnation, epoch, ticket.kind, ticket.nonce, alive)
 
 
-def recover(door: Door, *, wait_s: float) -> RecoverResult:
-    """Settle what dead writers left; wait up to `wait_s` for the living ones to finish or to be known as dead."""
+def recover(door: Door, *, wait_s: float, branch: str | None = None) -> RecoverResult:
+    """Settle what dead writers left; wait up to `wait_s` for the living ones to finish or to be known as dead.
+
+    On all branches, or on one.
+    """
     started = time.monotonic()
     with door.lock:
         require_current(door.manifest, observe=door.observe)
-        found = pending(door)
+        found = _on(pending(door), branch)
         for operation in found:
             deadline = started + wait_s
             if not operation.alive:
@@ -116,7 +143,7 @@ def recover(door: Door, *, wait_s: float) -> RecoverResult:
                 door.wait(operation.branch, operation.incarnation, operation.epoch, deadline)
         door.sweep()
         settled = tuple(s for p in found for s in _settled(door, p))
-        return RecoverResult(settled, tuple(pending(door)), time.monotonic() - started)
+        return RecoverResult(settled, tuple(_on(pending(door), branch)), time.monotonic() - started)
 
 
 def _settled(door: Door, was: Pending) -> Iterator[Settled]:

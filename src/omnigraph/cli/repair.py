@@ -1,0 +1,111 @@
+"""The verb repair: see what moved tables without omnigraph, and publish or discard it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from omnigraph.cli.options import Branch, Cluster, GraphId, Json, Quiet, Store, Uri
+from omnigraph.cli.output import Answer, Table, count, echo_target
+from omnigraph.cli.target import open_graph, resolve_direct
+from omnigraph.cli.text import Lines
+
+if TYPE_CHECKING:
+    from omnigraph.maintenance.repair import RepairResult, TableRepair
+
+Confirm = Annotated[bool, Option("--confirm", help="Do it. Without it, only show what would be done.")]
+Force = Annotated[bool, Option("--force", help="Publish also what is not verified as maintenance. Look at it first.")]
+Discard = Annotated[bool, Option("--discard", help="Bring drifted tables back to what is published, instead.")]
+Tables = Annotated[
+    str | None,
+    Option("--tables", metavar="NAMES", help="Only these tables, as Person,Knows; by default all.", show_default=False),
+]
+
+
+def repair(
+    uri: Uri = None,
+    store: Store = None,
+    cluster: Cluster = None,
+    graph: GraphId = None,
+    branch: Branch = "main",
+    tables: Tables = None,
+    confirm: Confirm = False,
+    force: Force = False,
+    discard: Discard = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> Answer:
+    """Show tables that were changed without omnigraph, and publish or discard these changes.
+
+    Changes that touch no row are published with --confirm; all others are refused, with exit code 1, unless --force
+    says so. Nothing is changed without --confirm.
+    """
+    target = resolve_direct(uri, store, cluster, graph, verb="repair")
+    echo_target("repairing", target.uri, branch=branch, quiet=quiet)
+    names = None if tables is None else [name.strip() for name in tables.split(",") if name.strip()]
+    with open_graph(target) as opened:
+        result = opened.repair(branch=branch, confirm=confirm, force=force, discard=discard, tables=names)
+    return Answer(result.to_json(), repair_text(result), json, exit_code=1 if result.refused else 0)
+
+
+def repair_text(result: RepairResult) -> Lines:
+    drifted = [t for t in result.tables if t.classification != "clean"]
+    if not drifted:
+        return [f"no drift on {result.branch}: every table is what is published"]
+    columns = ("table", "classification", "action", "published", "newest", "operations")
+    rows = [
+        [
+            t.table_key,
+            t.classification.replace("_", " "),
+            t.action.replace("_", " "),
+            str(t.manifest_version),
+            str(t.lance_head_version),
+            _shown(t.operations),
+        ]
+        for t in drifted
+    ]
+    lines: Lines = [Table(columns, rows, frozenset(("published", "newest")))]
+    for table in drifted:
+        lines += _details(table)
+    return [*lines, *_advice(result, drifted)]
+
+
+def _shown(operations: tuple[str, ...]) -> str:
+    """Runs of the same operation as one, with their number."""
+    runs: list[tuple[str, int]] = []
+    for name in operations:
+        again = bool(runs) and runs[-1][0] == name
+        runs[-1 if again else len(runs) :] = [(name, runs[-1][1] + 1 if again else 1)]
+    parts = [name if number == 1 else f"{name} x{number}" for name, number in runs]
+    return ", ".join(parts[:6]) + (f", … {len(parts) - 6} more" if len(parts) > 6 else "")
+
+
+def _details(table: TableRepair) -> Lines:
+    lines: Lines = [] if table.error is None else [f"{table.table_key}: {table.error}"]
+    if table.changes is None:
+        return lines
+    if not table.changes:
+        return [*lines, f"{table.table_key}: no row would change"]
+    for word in ("inserted", "updated", "deleted"):
+        found = getattr(table.changes, word)
+        if found.count:
+            more = ", …" if found.count > len(found.first) else ""
+            rows = count(found.count, "row", "rows")
+            lines.append(f"{table.table_key}: {rows} would be {word}: {', '.join(found.first)}{more}")
+    return lines
+
+
+def _advice(result: RepairResult, drifted: list[TableRepair]) -> Lines:
+    if result.commit is not None:
+        actions = ", ".join(sorted({t.action for t in drifted} - {"refused"}))
+        lines: Lines = [f"{actions} on {result.branch}, commit {result.commit.id}"]
+    else:
+        lines = ["nothing was changed"]
+    if result.refused or any(t.action == "would_refuse" for t in drifted):
+        lines.append(
+            "→ refused tables: publish them with --force --confirm, or take them back with --discard --confirm"
+        )
+    elif not result.confirmed:
+        lines.append("→ add --confirm to do it")
+    return lines

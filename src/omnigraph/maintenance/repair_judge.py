@@ -1,0 +1,161 @@
+"""What the drift of one table is, judged by the Lance transactions between its pin and HEAD.
+
+clean                 nothing above the pin, or only leftovers of our own, which the next writer restores over
+verified_maintenance  every operation is one that changes no row: fragment ids reserved, fragments rewritten, indices
+                      created, extended or dropped; and the number of rows is what it was
+suspicious            an operation changed rows, columns or settings, or may have: Append, Delete, Update, Merge,
+                      Project, Restore, Overwrite, DataReplacement. UpdateConfig is here as well: it changes no row,
+                      but it can tell Lance to collect versions, or change what a column's metadata means
+unverifiable          a transaction is missing, can't be read or has no name; or the pinned version itself is gone
+
+`force` publishes suspicious and unverifiable drift, but never
+
+* a HEAD whose columns are not the table's: no reader could use it
+* a HEAD below the pin: its version numbers would come to mean two things
+* versions with a stamp of ours among the drift: an operation that was given up would become visible
+
+Both can be discarded, as long as the pinned version is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from omnigraph.commit.stage import View
+from omnigraph.errors import OmnigraphError, VersionReclaimed
+from omnigraph.language.schema.model import EntityType
+from omnigraph.maintenance.drift import UNREADABLE, Drift, drift_of
+from omnigraph.storage import lancefs
+from omnigraph.storage.history import UNKNOWN, steps_above
+from omnigraph.storage.records import Pin
+from omnigraph.storage.table import storage_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+Classification = Literal["clean", "verified_maintenance", "suspicious", "unverifiable"]
+MAINTENANCE = frozenset({"ReserveFragments", "Rewrite", "CreateIndex"})
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One table. `newest` is its HEAD, `pinned` its pinned version; None where they can't be opened or need not be."""
+
+    table: str
+    table_key: str
+    pin: Pin
+    head_version: int
+    classification: Classification
+    operations: tuple[str, ...] = ()
+    error: str | None = None
+    may_publish: bool = False
+    may_discard: bool = False
+    newest: LanceDataset | None = None
+    pinned: LanceDataset | None = None
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the rows of pin and HEAD can be compared."""
+        return self.newest is not None and self.pinned is not None
+
+
+def judge(view: View, type_id: str) -> Judged:
+    """What fails while one table is looked at is told in its row: the others are judged all the same."""
+    pin, key = view.pins[type_id], view.table_keys[type_id]
+    unknown = Judged(type_id, key, pin, pin.version, "unverifiable")
+    try:
+        drift = _drift(view, type_id)
+        if drift is None:
+            return replace(unknown, classification="clean", head_version=_head_version(view, pin))
+        unknown = replace(unknown, head_version=drift.head_version, operations=drift.operations)
+        return _judged(view, drift, unknown)
+    except OmnigraphError as error:
+        return replace(unknown, error=error.message)
+
+
+def _head_version(view: View, pin: Pin) -> int:
+    return view.tables.newest_version(pin) if view.owns(pin) else pin.version
+
+
+def _drift(view: View, type_id: str) -> Drift | None:
+    try:
+        return drift_of(view, type_id)
+    except VersionReclaimed:
+        pin = view.pins[type_id]
+        if not view.owns(pin):
+            raise
+        newest = view.tables.newest(pin)
+        steps = tuple(steps_above(newest, pin.version))
+        names = tuple(step.operation or UNREADABLE for step in steps)
+        return Drift(type_id, view.table_keys[type_id], pin, int(newest.version), names, steps)
+
+
+def _judged(view: View, drift: Drift, start: Judged) -> Judged:
+    t = view.schema.by_id[drift.table]
+    newest = view.tables.newest(drift.pin)
+    if newest.version != drift.head_version:
+        newest = newest.checkout_version(drift.head_version)
+    found = replace(start, newest=newest, pinned=_pinned(view, drift, t), classification=_classified(drift))
+    found = replace(found, error=_why(drift), may_discard=found.pinned is not None)
+    if found.pinned is None:
+        found = replace(
+            found, classification="unverifiable", error=f"the published version {drift.pin.version} is gone"
+        )
+    if drift.head_version <= drift.pin.version:
+        return found
+    if drift.has_stamped:
+        error = "leftovers of an operation that was given up lie among the drift: it can be discarded, not published"
+        return replace(found, classification=_at_least_suspicious(found), error=error)
+    wrong = _wrong_columns(newest, storage_schema(t) if found.pinned is None else found.pinned.schema)
+    if wrong is not None:
+        error = f"{wrong}: it can be discarded, not published"
+        return replace(found, classification=_at_least_suspicious(found), error=error, pinned=None)
+    return _counted(replace(found, may_publish=True), drift)
+
+
+def _at_least_suspicious(found: Judged) -> Classification:
+    return "unverifiable" if found.classification == "unverifiable" else "suspicious"
+
+
+def _classified(drift: Drift) -> Classification:
+    if any(name in (UNREADABLE, UNKNOWN) for name in drift.operations):
+        return "unverifiable"
+    return "verified_maintenance" if set(drift.operations) <= MAINTENANCE else "suspicious"
+
+
+def _why(drift: Drift) -> str | None:
+    return next((step.error for step in drift.steps if step.error is not None), None)
+
+
+def _pinned(view: View, drift: Drift, t: EntityType) -> LanceDataset | None:
+    try:
+        return view.open(t)
+    except VersionReclaimed:
+        return None
+
+
+def _counted(found: Judged, drift: Drift) -> Judged:
+    """Maintenance keeps every row: a count that changed shows that what was recorded as maintenance was none."""
+    if found.classification != "verified_maintenance" or found.newest is None or found.pinned is None:
+        return found
+    with lancefs.reading(f"counting the rows of {drift.pin.path}"):
+        before, after = found.pinned.count_rows(), found.newest.count_rows()
+    if before == after:
+        return found
+    return replace(found, classification="suspicious", error=f"{before:,} rows became {after:,}, by maintenance alone")
+
+
+def _wrong_columns(newest: LanceDataset, expected: pa.Schema) -> str | None:
+    """How the columns of HEAD differ from those of the table, in words."""
+    has = {f.name: f.type for f in newest.schema}
+    needs = {f.name: f.type for f in expected}
+    if has == needs:
+        return None
+    missing, more = sorted(needs.keys() - has.keys()), sorted(has.keys() - needs.keys())
+    if missing or more:
+        parts = [f"{word} {', '.join(names)}" for word, names in (("without", missing), ("with", more)) if names]
+        return f"its columns are not those of the schema ({', '.join(parts)})"
+    other = sorted(name for name in needs if has[name] != needs[name])
+    return f"its columns have not the types of the schema ({', '.join(other)})"
