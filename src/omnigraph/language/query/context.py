@@ -1,0 +1,134 @@
+"""What all parts of the checker share: the schema, the parameters, the scopes of variables, and how to refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from omnigraph.errors import QueryCheckError
+from omnigraph.language.query.terms import Entity, Parameter, Property, Variable
+from omnigraph.language.query.tree import Query
+from omnigraph.language.query.types import STRING, Type, of_property
+from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Schema
+from omnigraph.language.schema.source import Place, did_you_mean
+
+EDGE_ENDS = {"from": "src", "src": "src", "@src": "src", "to": "dst", "dst": "dst", "@dst": "dst"}
+
+
+@dataclass
+class Scope:
+    """Variables by name, those of the blocks around it included. A block never changes the scope around it."""
+
+    outer: Scope | None = None
+    names: dict[str, Variable] = field(default_factory=dict)
+
+    def find(self, name: str) -> Variable | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.outer
+        return None
+
+    def all_names(self) -> Iterator[str]:
+        yield from (name for name in self.names if " " not in name)
+        if self.outer is not None:
+            yield from self.outer.all_names()
+
+
+class Context:
+    def __init__(self, query: Query, schema: Schema) -> None:
+        self.query = query
+        self.schema = schema
+        self.parameters = {p.name: Parameter(p.name, of_property(p.type, p.nullable)) for p in query.parameters}
+        self.used_parameters: set[str] = set()
+        self.reads: set[Entity] = set()
+        self.writes: set[Entity] = set()
+        self._slots = 0
+        self._edges = {e.name.lower(): e for e in schema.edges}
+
+    def fail(
+        self, code: str, place: Place, detail: str, *, word: str = "", known: Iterable[str] = ()
+    ) -> QueryCheckError:
+        """The error to raise; with `word`, a near miss among `known` is suggested behind the sentence."""
+        hint = did_you_mean(word, known) if word else ""
+        suggestion = hint.removeprefix(" Did you mean ").removesuffix("?") or None
+        return self.query.text.reject(code, place, detail + hint, self.query.name, suggestion)
+
+    # ---- types of the schema
+
+    def entity(self, t: EntityType) -> Entity:
+        return Entity(t.kind, t.name, t.id)
+
+    def type_of(self, entity: Entity) -> EntityType:
+        return self.schema.node[entity.name] if entity.kind == "node" else self.schema.edge[entity.name]
+
+    def nodes_named(self, name: str, place: Place) -> tuple[Entity, ...]:
+        """A node type, or all that implement an interface."""
+        if name in self.schema.node:
+            return (self.entity(self.schema.node[name]),)
+        if any(i.name == name for i in self.schema.interfaces):
+            return tuple(self.entity(n) for n in self.schema.nodes if name in n.implements)
+        if name in self.schema.edge:
+            word = name[0].lower() + name[1:]
+            detail = f"{name} is an edge type; a traversal binds it, as in $a $e:{word} $b."
+            raise self.fail("T1", place, detail)
+        known = [*self.schema.node, *(i.name for i in self.schema.interfaces)]
+        raise self.fail("T1", place, f"There is no node type {name}.", word=name, known=known)
+
+    def edge_named(self, word: str, place: Place) -> EdgeType:
+        found = self._edges.get(word.lower())
+        if found is None:
+            known = [e.name[0].lower() + e.name[1:] for e in self.schema.edges]
+            raise self.fail("T4", place, f"There is no edge {word}.", word=word, known=known)
+        return found
+
+    def node(self, name: str) -> Entity:
+        return self.entity(self.schema.node[name])
+
+    # ---- variables and their properties
+
+    def variable(
+        self,
+        name: str,
+        kind: Literal["node", "edge", "path", "row"],
+        types: tuple[Entity, ...] = (),
+        nullable: bool = False,
+    ) -> Variable:
+        self._slots += 1
+        return Variable(name, self._slots, kind, types, nullable)
+
+    def property(self, variable: Variable, name: str, place: Place, code: str = "T6") -> Property:
+        """A column of everything that the variable can be; `code` is for a name that one of its types lacks."""
+        found: Type | None = None
+        ids: list[tuple[str, str]] = []
+        column = name
+        for entity in variable.types:
+            t = self.type_of(entity)
+            column, type_, property_id = self._column(t, name, place, code, variable)
+            if found is not None and found.null() != type_.null():
+                detail = f"{name} is {found} in one type of ${variable.name} and {type_} in another."
+                raise self.fail(code, place, detail)
+            found = type_ if found is None else found.null(found.nullable or type_.nullable)
+            ids.append((entity.id, property_id))
+        if found is None:
+            raise self.fail(code, place, f"No node type implements what ${variable.name} is, so it has no {name}.")
+        nullable = found.nullable or variable.nullable
+        return Property(variable, column, found.null(nullable), tuple(ids))
+
+    def _column(self, t: EntityType, name: str, place: Place, code: str, v: Variable) -> tuple[str, Type, str]:
+        p = t.by_name.get(name)
+        if p is not None:
+            return name, of_property(p.type, p.nullable), p.id
+        if name in ("id", "@id"):
+            return "id", STRING, ""
+        if name == "@type":
+            return "@type", STRING, ""
+        if t.kind == "edge" and name in EDGE_ENDS:
+            return EDGE_ENDS[name], STRING, ""
+        of = "" if len(v.types) == 1 else f", one of the types of ${v.name},"
+        raise self.fail(code, place, f"{t.name}{of} has no property {name}.", word=name, known=self.columns_of(t))
+
+    def columns_of(self, t: EntityType) -> list[str]:
+        return [*t.by_name, "id"] if isinstance(t, NodeType) else [*t.by_name, "id", "from", "to"]

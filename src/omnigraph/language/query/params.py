@@ -1,0 +1,209 @@
+"""Values for the parameters of a query: from what a caller gives to what the executor takes.
+
+| declared    | accepted                                                    | becomes                      |
+|-------------|-------------------------------------------------------------|------------------------------|
+| String      | text                                                        | str                          |
+| Bool        | true, false                                                 | bool                         |
+| I32 … U64   | a whole number in range; never a boolean, never text        | int                          |
+| F32, F64    | a finite number; never a boolean                            | float                        |
+| Date        | `"2024-02-29"`, a date                                      | date                         |
+| DateTime    | `"2024-02-29T12:30:00Z"`, a datetime                        | datetime, UTC, milliseconds  |
+| Blob        | bytes; text is base64, with or without `base64:` in front   | bytes                        |
+| [T]         | a list of those, without null                               | tuple                        |
+| Vector(n)   | a list of n finite numbers                                  | tuple of floats              |
+
+Values are values: nothing that they hold is ever read as a part of the query. A parameter with `?` may be null or left
+out.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from omnigraph.errors import ParameterError
+from omnigraph.language.query.literals import F32_MAX, INTEGER_LIMITS, date_of, datetime_of, whole_ms
+from omnigraph.language.query.model import CheckedQuery, Read
+from omnigraph.language.query.operators import pattern_problem
+from omnigraph.language.query.ranking import EDITS_MAX
+from omnigraph.language.query.terms import Fused, Match, Parameter, Search, Value, walk
+from omnigraph.language.query.types import Type
+from omnigraph.language.schema.source import did_you_mean
+
+SHOWN_CHARS_MAX = 60
+COUNT_MAX = 2**63 - 1
+
+
+class Misfit(ValueError):
+    """Never leaves this module: the end of a sentence that starts with the parameter's name."""
+
+
+def bind_params(checked: CheckedQuery, given: Mapping[str, Any]) -> Mapping[str, Value]:
+    """A value for every declared parameter; ParameterError with everything that is wrong."""
+    problems: list[dict[str, str]] = []
+    bound: dict[str, Value] = {}
+    declared = {p.name: p for p in checked.parameters}
+    for name in given:
+        if name not in declared:
+            detail = f"is not declared.{did_you_mean(str(name), declared)}"
+            problems.append({"parameter": str(name), "detail": detail})
+    for name, p in declared.items():
+        value = given.get(name)
+        try:
+            bound[name] = _value(p, name in given, value)
+        except Misfit as misfit:
+            problems.append({"parameter": name, "detail": f"{misfit}."})
+    if not problems:
+        problems = _uses(checked, bound)
+    if problems:
+        shown = " ".join(f"${p['parameter']} {p['detail']}" for p in problems[:5])
+        raise ParameterError(query=checked.name, problems=problems, shown=shown)
+    return bound
+
+
+def _value(p: Parameter, given: bool, value: Any) -> Value:
+    if value is None:
+        if not p.type.nullable:
+            raise Misfit(f"is {p.type} and has no value" if not given else f"is {p.type} and can't be null")
+        return None
+    return coerce(p.type, value)
+
+
+def coerce(t: Type, value: Any) -> Value:
+    """One value of that type. Misfit says why not."""
+    if t.kind == "List":
+        return tuple(_item(Type(t.item or "String"), i, v) for i, v in enumerate(_sequence(t, value)))
+    if t.kind == "Vector":
+        numbers = _sequence(t, value)
+        if len(numbers) != t.dimension:
+            raise Misfit(f"is {t.null(False)} and got {len(numbers)} numbers")
+        return tuple(_item(Type("F32"), i, v) for i, v in enumerate(numbers))
+    return _scalar(t.kind, value)
+
+
+def _sequence(t: Type, value: Any) -> Sequence[Any]:
+    if isinstance(value, list | tuple):
+        return value
+    if hasattr(value, "tolist") and getattr(value, "ndim", 0) == 1:
+        return list(value.tolist())
+    raise Misfit(f"is a list {t.null(False)}, not {_shown(value)}")
+
+
+def _item(t: Type, position: int, value: Any) -> Value:
+    if value is None:
+        raise Misfit(f"holds null at position {position}")
+    try:
+        return _scalar(t.kind, value)
+    except Misfit as misfit:
+        raise Misfit(f"at position {position} {misfit}") from None
+
+
+def _scalar(kind: str, value: Any) -> Value:
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    if kind == "String" and isinstance(value, str):
+        return _text(value)
+    if kind == "Bool" and isinstance(value, bool):
+        return value
+    if kind in INTEGER_LIMITS and isinstance(value, int) and not isinstance(value, bool):
+        low, high = INTEGER_LIMITS[kind]
+        if low <= value <= high:
+            return value
+        raise Misfit(f"is {kind}, from {low} to {high}, not {_shown(value)}")
+    if kind in ("F32", "F64") and isinstance(value, int | float) and not isinstance(value, bool):
+        return _float(kind, value)
+    if kind == "Date":
+        return _date(value)
+    if kind == "DateTime":
+        return _datetime(value)
+    if kind == "Blob":
+        return _blob(value)
+    raise Misfit(f"is {kind}, not {_shown(value)}")
+
+
+def _text(value: str) -> str:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Misfit("holds half of a surrogate pair, which is not text") from None
+    return value
+
+
+def _float(kind: str, value: int | float) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or (kind == "F32" and abs(number) > F32_MAX):
+        raise Misfit(f"is {kind}, a finite number in its range, not {_shown(value)}")
+    return number
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    found = date_of(value) if isinstance(value, str) else None
+    if found is None:
+        raise Misfit(f'is a Date, as in "2024-02-29", not {_shown(value)}')
+    return found
+
+
+def _datetime(value: Any) -> datetime:
+    try:
+        found = (
+            datetime_of(value) if isinstance(value, str) else whole_ms(value) if isinstance(value, datetime) else None
+        )
+    except OverflowError:
+        found = None
+    if found is None:
+        raise Misfit(f'is a DateTime, as in "2024-02-29T12:30:00Z", not {_shown(value)}')
+    return found
+
+
+def _blob(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str):
+        try:
+            return binascii.a2b_base64(value.removeprefix("base64:"), strict_mode=True)
+        except (binascii.Error, ValueError):
+            pass
+    raise Misfit(f"is a Blob, bytes or base64 text, not {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**40:
+        return "that number"
+    text = repr(value) if isinstance(value, str | int | float) or value is None else f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
+
+
+# ---- values that a certain use asks for ------------------------------------------------------------------------------
+
+
+def _uses(checked: CheckedQuery, bound: Mapping[str, Value]) -> list[dict[str, str]]:
+    """Limits that are not negative, patterns that compile, edits and k in range: what a literal is checked for."""
+    found: dict[str, str] = {}
+
+    def look(expression: object, wrong: str, is_right: Any) -> None:
+        if isinstance(expression, Parameter) and not is_right(bound[expression.name]):
+            found.setdefault(expression.name, wrong)
+
+    if isinstance(checked.body, Read):
+        for what, count in (("limit", checked.body.limit), ("offset", checked.body.offset)):
+            look(count, f"is a {what}, a whole number from 0.", lambda v: v is not None and 0 <= v <= COUNT_MAX)
+    for term in walk(checked.body):
+        if isinstance(term, Fused):
+            look(term.k, "is k of rrf, a whole number above 0.", lambda v: v is not None and v > 0)
+        elif isinstance(term, Search) and term.edits is not None:
+            wrong = f"is the number of edits of fuzzy, 0 to {EDITS_MAX}."
+            look(term.edits, wrong, lambda v: v is not None and 0 <= v <= EDITS_MAX)
+        elif isinstance(term, Match) and term.operator == "matches" and isinstance(term.pattern, Parameter):
+            text = bound[term.pattern.name]
+            problem = None if text is None else pattern_problem(str(text))
+            if problem is not None:
+                found.setdefault(term.pattern.name, f"can't be used by matches. {problem}")
+    return [{"parameter": name, "detail": detail} for name, detail in found.items()]

@@ -1,0 +1,186 @@
+"""From .gq text to a QueryFile.
+
+1. text      refuse what no file in UTF-8 holds (lone surrogates) and NUL
+2. grammar   LALR with a contextual lexer (`grammar.lark`), built on first use and kept for the process
+3. syntax    the tree becomes queries with places
+
+Whatever the text, the outcome is a QueryFile or QuerySyntaxError. Importing this module does not import lark.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import QuerySyntaxError
+from omnigraph.language.query.syntax import place_of, read_file
+from omnigraph.language.query.text import QueryText
+from omnigraph.language.query.tree import QueryFile
+from omnigraph.language.schema.source import Place, did_you_mean, quoted_list
+
+if TYPE_CHECKING:
+    from lark import Lark, UnexpectedCharacters, UnexpectedToken
+
+SECTIONS = ("return", "having", "order", "limit", "offset")
+STATEMENTS = ("insert", "update", "delete", "merge")
+# Terminals in plain words, in the order in which a message lists them. The last four stand for groups of terminals.
+EXPECTED = {
+    "QUERY": "`query`",
+    "NAME": "a name",
+    "VARIABLE": "a variable",
+    "KEY": "`property: value`",
+    "NUMBER": "a number",
+    "VECTOR": "`Vector`",
+    "SYSTEM": "an annotation",
+    "MATCH": "`match`",
+    "SET": "`set`",
+    "WHERE": "`where`",
+    "FROM": "`from match`",
+    "RETURNING": "`returning`",
+    "AS": "`as`",
+    "NULL": "`null`",
+    "STRING": "a string",
+    "WORD": "the name of an edge",
+    "COLON": "`:`",
+    "COMMA": "`,`",
+    "EQUAL": "`=`",
+    "LPAR": "`(`",
+    "RPAR": "`)`",
+    "LSQB": "`[`",
+    "RSQB": "`]`",
+    "LBRACE": "`{`",
+    "RBRACE": "`}`",
+    "VALUE": "a value",
+    "CLAUSE": "a clause",
+    "AN_OPERATOR": "an operator",
+    "SECTION": f"a section ({', '.join(SECTIONS)})",
+    "STATEMENT": f"a statement ({', '.join(STATEMENTS)})",
+}
+_SECTION = {s.upper() for s in SECTIONS}
+_STATEMENT = {s.upper() for s in STATEMENTS}
+_VALUE = {
+    "STRING",
+    "NUMBER",
+    "TRUE",
+    "FALSE",
+    "NULL",
+    "FUNCTION",
+    "LSQB",
+    "VARIABLE",
+    "WORD",
+    "SYSTEM",
+    "LPAR",
+    "MINUS",
+}
+_OPERATOR = {
+    *("OPERATOR", "LESSTHAN", "MORETHAN", "NOT_IN", "IS", "PLUS", "MINUS", "STAR", "SLASH", "AND", "OR", "WORD", "DOT")
+}
+_CLAUSE = {"PATH", "SHORTEST", "OPTIONAL", *_VALUE, "NOT"}
+
+
+def parse_queries(text: str, *, file: str = "<query>") -> QueryFile:
+    from lark import UnexpectedCharacters, UnexpectedToken
+
+    source = QueryText(text, file)
+    _check_text(source)
+    try:
+        tree = _grammar().parse(text)
+    except UnexpectedToken as error:
+        raise _unexpected_token(error, source) from None
+    except UnexpectedCharacters as error:
+        raise _unexpected_character(error, source) from None
+    return read_file(tree, source)
+
+
+@cache
+def _grammar() -> Lark:
+    from importlib.resources import files
+
+    from lark import Lark
+
+    grammar = files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=False)
+
+
+def _check_text(source: QueryText) -> None:
+    nul = source.text.find("\0")
+    if nul >= 0:
+        raise source.refuse(source.place_of(nul), "There is a NUL character here; a query is plain text.")
+    try:
+        source.text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        detail = "There is half of a surrogate pair here; a query is plain text in UTF-8."
+        raise source.refuse(source.place_of(error.start), detail) from None
+
+
+# ---- syntax errors in plain words ------------------------------------------------------------------------------------
+
+
+def _unexpected_token(error: UnexpectedToken, source: QueryText) -> QuerySyntaxError:
+    token = error.token
+    expected = set(error.accepts or error.expected)
+    if token.type == "$END":
+        place = Place(token.end_line or 1, token.end_column or 1)
+        return source.refuse(place, f"The file ends where {_words(expected)} was expected.{_open_string(error)}")
+    detail = _detail(source, token.start_pos or 0, str(token), expected)
+    return source.refuse(place_of(token), detail + _open_string(error))
+
+
+def _unexpected_character(error: UnexpectedCharacters, source: QueryText) -> QuerySyntaxError:
+    offset = error.pos_in_stream or 0
+    place = Place(error.line, error.column)
+    return source.refuse(place, _detail(source, offset, error.char, set(error.allowed or ())))
+
+
+def _detail(source: QueryText, offset: int, found: str, expected: set[str]) -> str:
+    rest = source.text[offset : offset + 2]
+    if rest[:1] == '"' and '"' not in found[1:]:
+        return "This string is never closed."
+    if rest == "/*":
+        return "This comment is never closed."
+    if not found.isascii():
+        return f"Unexpected {found!r}: names are made of the letters A to Z, digits and _."
+    near = source.text[max(offset - 1, 0) : offset + 2]
+    return f"Expected {_words(expected)}, found `{found}`.{_hint(found, near, expected)}"
+
+
+def _words(expected: set[str]) -> str:
+    names = set(expected)
+    if names <= {"QUERY", "$END"}:
+        return "`query`"
+    for group, members, needed in (
+        ("SECTION", _SECTION, {"RETURN", "LIMIT"}),
+        ("STATEMENT", _STATEMENT, _STATEMENT),
+        ("CLAUSE", _CLAUSE, {"OPTIONAL", "VARIABLE"}),
+        ("AN_OPERATOR", _OPERATOR, {"OPERATOR", "PLUS"}),
+        ("VALUE", _VALUE, {"STRING", "VARIABLE", "FUNCTION"}),
+    ):
+        if needed <= names:
+            names = (names - members) | {group}
+    return quoted_list(words for name, words in EXPECTED.items() if name in names) if names & set(EXPECTED) else "more"
+
+
+def _hint(found: str, near: str, expected: set[str]) -> str:
+    if "==" in near or "<>" in near:
+        return " Equality is written =, inequality !=."
+    if "&&" in near or "||" in near:
+        return " Write and, or."
+    if found == "'":
+        return " Strings stand in double quotes."
+    if found in (";", ",") and expected >= {"OPTIONAL", "VARIABLE"}:
+        return " Clauses need nothing between them."
+    if "QUERY" in expected and found[:1].isalpha():
+        return did_you_mean(found, ["query"])
+    if "RETURN" in expected and found[:1].isalpha():
+        return did_you_mean(found, SECTIONS)
+    if "MATCH" in expected and found[:1].isalpha():
+        return did_you_mean(found, ["match", *STATEMENTS])
+    return ""
+
+
+def _open_string(error: UnexpectedToken) -> str:
+    """A string that runs over several lines right before the error is most likely missing its closing quote."""
+    for token in error.token_history or ():
+        if token is not None and token.type == "STRING" and token.end_line != token.line:
+            return f" Is the string that opens on line {token.line} missing its closing quote?"
+    return ""

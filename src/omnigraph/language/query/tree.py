@@ -1,0 +1,294 @@
+"""What stands in a .gq file, once parsed: frozen values, nothing resolved against a schema yet.
+
+Places never take part in comparisons: two texts that say the same are equal trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from omnigraph.language.query.text import QueryText
+from omnigraph.language.schema.model import PropertyType
+from omnigraph.language.schema.source import Place
+
+LiteralValue = str | int | float | bool | None
+COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+TEXT_OPERATORS = ("contains", "starts_with", "ends_with", "matches")
+WORD_OPERATORS = (*TEXT_OPERATORS, "in")
+ARITHMETIC = ("+", "-", "*", "/")
+NOWHERE = Place(1, 1)
+
+
+# ---- expressions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    value: LiteralValue
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        # 1, 1.0 and true are equal in Python and three different literals here.
+        return isinstance(other, Constant) and type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """`[a, b, …]`"""
+
+    items: tuple[Expression, ...]
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`$name`: a parameter, or something that the pattern binds. The name is kept without the `$`."""
+
+    name: str
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`$variable.name`; the name of a system field starts with `@`."""
+
+    variable: Variable
+    name: str
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A bare word: an alias of `return`, or a property of the row that a statement writes."""
+
+    name: str
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`name(arguments)`. `count(*)` is a call without arguments and `star`."""
+
+    name: str
+    arguments: tuple[Expression, ...] = ()
+    distinct: bool = False
+    star: bool = False
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """COMPARISONS, WORD_OPERATORS, ARITHMETIC, `not in`, `is null`, `is not null`, `and`, `or`, `not`, `negative`.
+
+    `and` and `or` take two operands or more, the others one or two.
+    """
+
+    operator: str
+    operands: tuple[Expression, ...]
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+Expression = Constant | Items | Variable | Access | Name | Call | Operation
+
+
+# ---- patterns --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    name: str
+    value: Expression
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """`$variable: Type { name: value, … }`"""
+
+    variable: Variable
+    type_name: str
+    properties: tuple[Assignment, ...] = ()
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`{minimum, maximum}`; `{2}` is exactly two, `{1,}` has no maximum."""
+
+    minimum: int
+    maximum: int | None
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeWord:
+    name: str
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Traversal:
+    """`$source edge|edge{1,3} $target`, with `<…>`, an edge variable, `path $p =` and `shortest` where they stand."""
+
+    source: Variable
+    edges: tuple[EdgeWord, ...]
+    target: Variable
+    bounds: Bounds | None = None
+    undirected: bool = False
+    edge: Variable | None = None
+    path: Variable | None = None
+    shortest: bool = False
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    condition: Expression
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`not { … }` or `optional { … }`"""
+
+    kind: Literal["not", "optional"]
+    clauses: tuple[Clause, ...]
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+Clause = Binding | Traversal | Filter | Block
+
+
+# ---- bodies ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    value: Expression
+    alias: str | None = None
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderItem:
+    """`direction` is None where none is written: ascending, but for scores that are better when higher."""
+
+    value: Expression
+    direction: Literal["asc", "desc"] | None = None
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    match: tuple[Clause, ...]
+    projections: tuple[Projection, ...]
+    distinct: bool = False
+    having: tuple[Expression, ...] = ()
+    order: tuple[OrderItem, ...] = ()
+    limit: Constant | Variable | None = None
+    offset: Constant | Variable | None = None
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """`projections` is empty for `returning { * }`."""
+
+    projections: tuple[Projection, ...] = ()
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    type_name: str
+    values: tuple[Assignment, ...]
+    match: tuple[Clause, ...] | None = None
+    returning: Returning | None = None
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    type_name: str
+    values: tuple[Assignment, ...]
+    where: Expression
+    returning: Returning | None = None
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    type_name: str
+    where: Expression
+    returning: Returning | None = None
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    type_name: str
+    keys: tuple[Assignment, ...]
+    values: tuple[Assignment, ...] = ()
+    returning: Returning | None = None
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+Statement = Insert | Update | Delete | Merge
+
+
+# ---- queries ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    type: PropertyType
+    nullable: bool = False
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnnotation:
+    name: str
+    value: LiteralValue = None
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One named query. `body` is a Read or a tuple of statements; `text` is the file it stands in."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    annotations: tuple[QueryAnnotation, ...]
+    body: Read | tuple[Statement, ...]
+    text: QueryText = field(compare=False, repr=False)
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def is_mutation(self) -> bool:
+        return not isinstance(self.body, Read)
+
+    @property
+    def description(self) -> str | None:
+        return self._annotation("description")
+
+    @property
+    def instruction(self) -> str | None:
+        return self._annotation("instruction")
+
+    def _annotation(self, name: str) -> str | None:
+        return next((str(a.value) for a in self.annotations if a.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFile:
+    queries: tuple[Query, ...]
+    text: QueryText = field(compare=False, repr=False)
+
+    def query(self, name: str) -> Query | None:
+        return next((q for q in self.queries if q.name == name), None)
