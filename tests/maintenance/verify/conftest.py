@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,18 +15,35 @@ def _fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
 
 
-@pytest.fixture(scope="session")
-def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("made") / "graph"
+def made(folder: Path, kinds: Mapping[str, list[tuple[str, str]]]) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMNIGRAPH_FSYNC", "off")
-        damage.make(path)
-    return path
+        damage.make(folder / "graph", kinds=kinds)
+    return folder / "graph"
+
+
+@pytest.fixture(scope="session")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("made"), damage.KINDS)
+
+
+@pytest.fixture(scope="session")
+def _made_plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("plain"), {"City": damage.KINDS["City"]})
+
+
+def copied(source: Path, folder: Path) -> og.Graph:
+    shutil.copytree(source, folder / "graph")
+    return og.open(folder / "graph", engine="local")
 
 
 @pytest.fixture
 def graph(_made: Path, tmp_path: Path) -> og.Graph:
     """A graph with everything in it, one's own to damage."""
-    path = tmp_path / "graph"
-    shutil.copytree(_made, path)
-    return og.open(path, engine="local")
+    return copied(_made, tmp_path)
+
+
+@pytest.fixture
+def plain(_made_plain: Path, tmp_path: Path) -> og.Graph:
+    """The same rows with one index only, where indices would only take time."""
+    return copied(_made_plain, tmp_path)

@@ -70,7 +70,7 @@ def person(i: int) -> dict[str, Any]:
     }
 
 
-def make(path: Path, *, row_ids: str = "stable") -> og.Graph:
+def make(path: Path, *, row_ids: str = "stable", kinds: Mapping[str, list[tuple[str, str]]] = KINDS) -> og.Graph:
     """Rows in several fragments, deletions, updates, every kind of index; no branches, so that it can be copied."""
     graph = og.init(path, SCHEMA, row_ids=row_ids)
     cities = [{"name": name} for name in ("Bonn", "Ulm")]
@@ -85,7 +85,7 @@ def make(path: Path, *, row_ids: str = "stable") -> og.Graph:
     )
     graph.upsert({"Person": [{**person(3), "age": 77}, {**person(33), "bio": "swims number33"}]})
     graph.delete({"Person": ["p010", "p040"]})
-    index(graph)
+    index(graph, kinds=kinds)
     return graph
 
 
@@ -122,19 +122,27 @@ class BuildIndices:
         return Prepared(view, works)
 
 
-def built(handle: Any, column: str, kind: str, *, covers: list[int] | None = None) -> Any:
-    """An uncommitted index over all rows, in place of the one that there is; `covers` is what it claims to cover."""
-    name = f"{column}_{kind.lower()}"
+def built(handle: Any, column: str, kind: str) -> Any:
+    """An uncommitted index over all rows, in place of the one that there is."""
+    return exchange(handle, segment(handle, column, kind))
+
+
+def segment(handle: Any, column: str, kind: str) -> dict[str, Any]:
+    """The files of an index over all rows, which nobody refers to yet."""
     extra: dict[str, Any] = {"num_partitions": 2} if kind.startswith("IVF") else {}
     fragments = [f.fragment_id for f in handle.get_fragments()]
-    segment = handle.create_index_uncommitted(column, kind, name=name, replace=True, fragment_ids=fragments, **extra)
+    name = f"{column}_{kind.lower()}"
+    made = handle.create_index_uncommitted(column, kind, name=name, replace=True, fragment_ids=fragments, **extra)
     if kind == "INVERTED":
-        segment = handle.merge_existing_index_segments([segment])
-    body = new_segment_json(segment)
-    removed = [s.uuid for i in built_indices(handle) if i.name == name for s in i.segments]
-    if covers is not None:
-        body["fragments"] = covers
-    return exchange_segments(handle, [body], removed=removed, version=handle.version)
+        made = handle.merge_existing_index_segments([made])
+    return new_segment_json(made)
+
+
+def exchange(handle: Any, body: dict[str, Any], *, covers: list[int] | None = None) -> Any:
+    """The commit of a segment; `covers` is what it claims to cover, true or not."""
+    removed = [s.uuid for i in built_indices(handle) if i.name == body["name"] for s in i.segments]
+    claimed = body if covers is None else {**body, "fragments": covers}
+    return exchange_segments(handle, [claimed], removed=removed, version=handle.version)
 
 
 def index(graph: og.Graph, branch: str = "main", kinds: Mapping[str, list[tuple[str, str]]] = KINDS) -> None:

@@ -64,42 +64,42 @@ def test_a_deletion_file_that_is_empty(graph: og.Graph) -> None:
     damage.only(graph.verify(quick=True), "wrong_size", severity="error", table="node:Person")
 
 
-def test_data_that_is_garbage_of_the_right_size(graph: og.Graph) -> None:
-    bad = one_of(graph, "data/*.lance", "City")
+def test_data_that_is_garbage_of_the_right_size(plain: og.Graph) -> None:
+    bad = one_of(plain, "data/*.lance", "City")
     bad.write_bytes(b"\xff" * bad.stat().st_size)
-    result = graph.verify()
+    result = plain.verify()
     assert {f.code for f in result.findings} >= {"unreadable_data"}
     assert {f.table for f in result.findings} == {"node:City"}
     assert not result.ok
 
 
 @pytest.mark.parametrize("how", ["gone", "short"])
-def test_a_large_blob_whose_file_is_gone_or_short(graph: og.Graph, how: str) -> None:
+def test_a_large_blob_whose_file_is_gone_or_short(plain: og.Graph, how: str) -> None:
     blob = max(
-        damage.folder(graph, damage.pin_of(graph, "Person")).glob("data/*/*.blob"), key=lambda p: p.stat().st_size
+        damage.folder(plain, damage.pin_of(plain, "Person")).glob("data/*/*.blob"), key=lambda p: p.stat().st_size
     )
     if how == "gone":
         blob.unlink()
     else:
         blob.write_bytes(b"x" * 100)
-    finding = damage.only(graph.verify(), "unreadable_blob", severity="error", table="node:Person", branch="main")
+    finding = damage.only(plain.verify(), "unreadable_blob", severity="error", table="node:Person", branch="main")
     assert blob.name in finding.examples[0]
 
 
-def test_a_published_version_that_is_gone(graph: og.Graph) -> None:
-    pin = damage.pin_of(graph, "City")
-    graph.upsert({"City": [{"name": "Trier"}]})
-    damage.commit(graph, {pin.table: pin})
-    Path(manifest_path(str(damage.folder(graph, pin)), pin.version)).unlink()
-    finding = damage.only(graph.verify(), "version_missing", severity="error", table="node:City", branch="main")
+def test_a_published_version_that_is_gone(plain: og.Graph) -> None:
+    pin = damage.pin_of(plain, "City")
+    plain.upsert({"City": [{"name": "Trier"}]})
+    damage.commit(plain, {pin.table: pin})
+    Path(manifest_path(str(damage.folder(plain, pin)), pin.version)).unlink()
+    finding = damage.only(plain.verify(), "version_missing", severity="error", table="node:City", branch="main")
     assert f"version {pin.version}" in finding.message
 
 
-def test_a_published_version_that_is_cut_short(graph: og.Graph) -> None:
-    pin = damage.pin_of(graph, "City")
-    file = Path(manifest_path(str(damage.folder(graph, pin)), pin.version))
+def test_a_published_version_that_is_cut_short(plain: og.Graph) -> None:
+    pin = damage.pin_of(plain, "City")
+    file = Path(manifest_path(str(damage.folder(plain, pin)), pin.version))
     file.write_bytes(file.read_bytes()[:40])
-    damage.only(graph.verify(), "version_unreadable", severity="error", table="node:City", branch="main")
+    damage.only(plain.verify(), "version_unreadable", severity="error", table="node:City", branch="main")
 
 
 def test_the_base_of_a_live_branch_that_is_gone(graph: og.Graph) -> None:
@@ -110,19 +110,19 @@ def test_the_base_of_a_live_branch_that_is_gone(graph: og.Graph) -> None:
     damage.only(graph.verify(quick=True), "version_missing", table="node:City", branch="side")
 
 
-def test_a_graph_with_forks_that_was_moved_as_a_folder(graph: og.Graph, tmp_path: Path) -> None:
-    damage.branch_out(graph)
-    shutil.move(graph.uri, tmp_path / "elsewhere")
+def test_a_graph_with_forks_that_was_moved_as_a_folder(plain: og.Graph, tmp_path: Path) -> None:
+    damage.branch_out(plain)
+    shutil.move(plain.uri, tmp_path / "elsewhere")
     result = og.open(tmp_path / "elsewhere", engine="local").verify()
     codes = {(f.code, f.branch) for f in result.findings}
     assert codes <= {("graph_moved", "side"), ("version_unreadable", "side")}
     assert not result.ok
 
 
-def test_columns_that_the_schema_does_not_have(graph: og.Graph) -> None:
-    damage.newest(graph, "City").add_columns({"extra": "1"})
-    damage.publish(graph, "City")
-    finding = damage.only(graph.verify(), "schema_mismatch", severity="error", table="node:City", branch="main")
+def test_columns_that_the_schema_does_not_have(plain: og.Graph) -> None:
+    damage.newest(plain, "City").add_columns({"extra": "1"})
+    damage.publish(plain, "City")
+    finding = damage.only(plain.verify(), "schema_mismatch", severity="error", table="node:City", branch="main")
     assert finding.examples == ("extra is not declared",)
     assert "omnigraph repair" in finding.remedy
 

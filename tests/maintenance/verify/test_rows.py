@@ -13,46 +13,46 @@ from tests.maintenance.verify import damage
 
 
 @pytest.mark.parametrize("end", ["src", "dst"])
-def test_an_edge_whose_node_is_not_there(graph: og.Graph, end: str) -> None:
+def test_an_edge_whose_node_is_not_there(plain: og.Graph, end: str) -> None:
     edge = {"id": "bad", "src": "p001", "dst": "p002", end: "p010"}
-    damage.raw_rows(graph, "Knows", [edge])
-    finding = damage.only(graph.verify(), "dangling_endpoint", severity="error", table="edge:Knows", branch="main")
+    damage.raw_rows(plain, "Knows", [edge])
+    finding = damage.only(plain.verify(), "dangling_endpoint", severity="error", table="edge:Knows", branch="main")
     assert finding.examples == (f"'bad' {end}='p010'",), "p010 was deleted"
     assert finding.count == 1
     assert "omnigraph load --mode merge" in finding.remedy
 
 
-def test_an_edge_of_a_fork_counts_against_the_nodes_of_its_branch(graph: og.Graph) -> None:
-    damage.branch_out(graph)
-    damage.raw_rows(graph, "LivesIn", [{"id": "far", "src": "p001", "dst": "Köln"}])
-    damage.only(graph.verify(), "dangling_endpoint", table="edge:LivesIn", branch="main")
+def test_an_edge_of_a_fork_counts_against_the_nodes_of_its_branch(plain: og.Graph) -> None:
+    damage.branch_out(plain)
+    damage.raw_rows(plain, "LivesIn", [{"id": "far", "src": "p001", "dst": "Köln"}])
+    damage.only(plain.verify(), "dangling_endpoint", table="edge:LivesIn", branch="main")
 
 
 @pytest.mark.parametrize(("type_name", "row"), [("City", {"id": "Bonn", "name": "Bonn"}), ("LivesIn", None)])
-def test_an_id_that_is_there_twice(graph: og.Graph, type_name: str, row: dict[str, Any] | None) -> None:
+def test_an_id_that_is_there_twice(plain: og.Graph, type_name: str, row: dict[str, Any] | None) -> None:
     if row is None:
-        row = damage.newest(graph, type_name).to_table(limit=1).to_pylist()[0]
-    damage.raw_rows(graph, type_name, [row])
-    finding = damage.only(graph.verify(), "duplicate_key", severity="error", branch="main", count=1)
+        row = damage.newest(plain, type_name).to_table(limit=1).to_pylist()[0]
+    damage.raw_rows(plain, type_name, [row])
+    finding = damage.only(plain.verify(), "duplicate_key", severity="error", branch="main", count=1)
     assert finding.examples == (repr(row["id"]),)
     assert f"export --type {type_name}" in finding.remedy
 
 
-def test_a_unique_value_that_is_there_twice(graph: og.Graph) -> None:
-    damage.raw_rows(graph, "Person", [{"id": "new", "name": "new", "email": "p1@example.org"}])
-    finding = damage.only(graph.verify(), "duplicate_value", severity="error", table="node:Person", branch="main")
+def test_a_unique_value_that_is_there_twice(plain: og.Graph) -> None:
+    damage.raw_rows(plain, "Person", [{"id": "new", "name": "new", "email": "p1@example.org"}])
+    finding = damage.only(plain.verify(), "duplicate_value", severity="error", table="node:Person", branch="main")
     assert "email='p1@example.org'" in finding.examples[0]
 
 
-def test_nulls_are_not_unique_values(graph: og.Graph) -> None:
-    damage.raw_rows(graph, "Person", [{"id": f"new{i}", "name": f"new{i}"} for i in range(3)])
-    assert graph.verify(full=True).ok
+def test_nulls_are_not_unique_values(plain: og.Graph) -> None:
+    damage.raw_rows(plain, "Person", [{"id": f"new{i}", "name": f"new{i}"} for i in range(3)])
+    assert plain.verify(full=True).ok
 
 
-def test_more_edges_than_a_node_may_have(graph: og.Graph) -> None:
+def test_more_edges_than_a_node_may_have(plain: og.Graph) -> None:
     extra = [{"id": f"x{i}", "src": "p001", "dst": "p002"} for i in range(3)]
-    damage.raw_rows(graph, "Knows", extra)
-    finding = damage.only(graph.verify(), "cardinality", severity="error", table="edge:Knows", branch="main")
+    damage.raw_rows(plain, "Knows", extra)
+    finding = damage.only(plain.verify(), "cardinality", severity="error", table="edge:Knows", branch="main")
     assert finding.examples == ("'p001'",)
 
 
@@ -64,31 +64,31 @@ def test_more_edges_than_a_node_may_have(graph: og.Graph) -> None:
         ({"email": "nobody"}, "check"),
     ],
 )
-def test_a_rule_of_a_row_is_checked_with_full_only(graph: og.Graph, row: dict[str, Any], told: str) -> None:
-    damage.raw_rows(graph, "Person", [{"id": "new", "name": "new", "born": date(2000, 1, 1), **row}])
-    assert graph.verify().ok
-    finding = damage.only(graph.verify(full=True), "broken_rule", severity="error", table="node:Person", branch="main")
+def test_a_rule_of_a_row_is_checked_with_full_only(plain: og.Graph, row: dict[str, Any], told: str) -> None:
+    damage.raw_rows(plain, "Person", [{"id": "new", "name": "new", "born": date(2000, 1, 1), **row}])
+    assert plain.verify().ok
+    finding = damage.only(plain.verify(full=True), "broken_rule", severity="error", table="node:Person", branch="main")
     assert told in finding.message
     assert "'new'" in finding.examples[0]
 
 
-def test_an_id_that_is_not_the_one_of_its_key(graph: og.Graph) -> None:
-    damage.raw_rows(graph, "City", [{"id": "Trier", "name": "Wien"}])
-    finding = damage.only(graph.verify(full=True), "key_mismatch", severity="error", table="node:City")
+def test_an_id_that_is_not_the_one_of_its_key(plain: og.Graph) -> None:
+    damage.raw_rows(plain, "City", [{"id": "Trier", "name": "Wien"}])
+    finding = damage.only(plain.verify(full=True), "key_mismatch", severity="error", table="node:City")
     assert finding.examples == ("Trier",)
 
 
-def test_a_required_value_that_is_null(graph: og.Graph) -> None:
-    damage.raw_rows(graph, "City", [{"id": "Trier", "name": None}])
-    codes = {f.code for f in graph.verify(full=True).findings}
+def test_a_required_value_that_is_null(plain: og.Graph) -> None:
+    damage.raw_rows(plain, "City", [{"id": "Trier", "name": None}])
+    codes = {f.code for f in plain.verify(full=True).findings}
     assert codes >= {"broken_rule", "key_mismatch"}
 
 
-def test_many_buckets_and_small_groups_find_the_same(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    damage.raw_rows(graph, "Knows", [{"id": f"bad{i}", "src": "p001", "dst": f"none{i}"} for i in range(9)])
-    damage.raw_rows(graph, "City", [{"id": "Bonn", "name": "Bonn"}] * 2)
-    whole = graph.verify().findings
+def test_many_buckets_and_small_groups_find_the_same(plain: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    damage.raw_rows(plain, "Knows", [{"id": f"bad{i}", "src": "p001", "dst": f"none{i}"} for i in range(9)])
+    damage.raw_rows(plain, "City", [{"id": "Bonn", "name": "Bonn"}] * 2)
+    whole = plain.verify().findings
     monkeypatch.setattr(rows, "BUCKET_ROWS", 16)
     monkeypatch.setattr(rows, "grouped", lambda fragments: ([f] for f, _ in fragments))
-    assert graph.verify().findings == whole
+    assert plain.verify().findings == whole
     assert {f.code for f in whole} >= {"dangling_endpoint", "duplicate_key", "cardinality"}

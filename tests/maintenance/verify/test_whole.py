@@ -11,6 +11,7 @@ import omnigraph as og
 from omnigraph.errors import BranchNotFound, UsageError
 from omnigraph.maintenance.verify import CODES
 from tests.maintenance.verify import damage
+from tests.storage.old_graphs import build_old_graph
 
 DOCS = Path(__file__).parents[3] / "docs" / "maintenance.md"
 
@@ -122,3 +123,11 @@ def test_every_code_stands_in_the_docs() -> None:
     for code, known in CODES.items():
         assert f"| `{code}` | {known.severity} |" in text, code
         assert "`omnigraph" in known.remedy
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_graph_of_an_older_format_is_checked_as_it_is(tmp_path: Path, generation: int) -> None:
+    build_old_graph(str(tmp_path / "old"), generation=generation)
+    result = og.open(tmp_path / "old", engine="local").verify(full=True)
+    assert result.findings == ()
+    assert result.checked["rows"] > 0

@@ -8,14 +8,16 @@
                 answer is short (vectors.py)
 
 A sample asks about some values that the table holds, the whole table by the index and by a scan. With `full` every
-value of every row is asked for, one group of fragments per task. Rows that an index does not cover are found by Lance
-without it, so a lag is no wrong answer.
+value of every row is asked for, one group of fragments per task. Values are asked for in groups, ranges cover all that
+can be stored, so an entry under an old value shows as a row too many. Rows that an index does not cover are found by
+Lance without it, so a lag is no wrong answer.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -34,8 +36,12 @@ from omnigraph.storage.layout import Location
 from omnigraph.storage.table import name_of
 
 SAMPLE_VALUES = 32
-SAMPLE_RANGES = 2
+SAMPLE_FRAGMENTS = 8
+SAMPLE_PARTS = 4
+PARTS = 16
 BATCH_VALUES = 200
+FULL_TURNS = 2
+"""With `full` every value is asked for in two groups of different neighbours."""
 TOGETHER = ("INVERTED", "IVF")
 """Kinds that answer over the whole table only: one task each, also with `full`."""
 
@@ -101,23 +107,44 @@ def _checked(location: Location, line: Line, table: Any, task: Mapping[str, Any]
 def _check_values(location: Location, line: Line, table: Any, task: Mapping[str, Any]) -> Iterator[Finding | int]:
     index = task["index"]
     column, is_list = index["column"], index["kind"] == "LABEL_LIST"
-    ask = _ask_labels(column) if is_list else _ask_values(column)
+    chance = random.Random(task["seed"])
     if task["full"]:
-        batches = _all_values(line, table, column, task["fragments"], is_list)
         fragments = [table.get_fragment(i) for i in task["fragments"]]
+        values = _all_values(line, table, column, fragments, is_list)
+        turns, parts = FULL_TURNS, max(PARTS, -(-len(values) // BATCH_VALUES))
     else:
-        batches = iter([_some_values(line, table, column, is_list, task["seed"])])
         fragments = None
-    for values in batches:
-        filters = [ask(values)] if values else []
-        if index["kind"] == "BTREE":
-            filters += _ranges(column, values, random.Random(task["seed"]))
-        yield len(values) + len(filters)
-        for where in filters:
-            yield from _compare(location, line, table, index, where, fragments)
+        values = _some_values(line, table, column, is_list, chance)
+        turns, parts = 1, SAMPLE_PARTS
+    ask = _ask_labels(column) if is_list else _ask_values(column)
+    filters = [ask(part) for _ in range(turns) for part in _parts(values, parts, chance)]
+    if index["kind"] == "BTREE":
+        filters += _ranges(column, values, parts)
     if not is_list:
-        yield 1
-        yield from _compare(location, line, table, index, f"{name_of(column)} IS NULL", fragments)
+        filters.append(f"{name_of(column)} IS NULL")
+    yield turns * len(values) + len(filters)
+    for where in filters:
+        yield from _compare(location, line, table, index, where, fragments)
+
+
+def _parts(values: Sequence[str], count: int, chance: random.Random) -> Iterator[list[str]]:
+    """The values in so many groups, by chance: an entry under an old value shows where the new one is not asked for."""
+    mixed = chance.sample(list(values), len(values))
+    size = max(1, -(-len(mixed) // count))
+    for start in range(0, len(mixed), size):
+        yield mixed[start : start + size]
+
+
+def _ranges(column: str, values: Sequence[str], count: int) -> Iterator[str]:
+    """Ranges that cover everything, cut at some of the sorted values: also entries under values that are gone."""
+    name = name_of(column)
+    step = max(1, len(values) // count)
+    cuts = values[step::step]
+    if not cuts:
+        return
+    yield f"{name} < {cuts[0]}"
+    yield from (f"{name} >= {low} AND {name} < {high}" for low, high in pairwise(cuts))
+    yield f"{name} >= {cuts[-1]}"
 
 
 def _compare(
@@ -154,19 +181,12 @@ def _ask_labels(column: str) -> Filter:
     return lambda values: f"array_has_any({name_of(column)}, [{', '.join(values)}])"
 
 
-def _ranges(column: str, values: Sequence[str], chance: random.Random) -> Iterator[str]:
-    """Ranges between two of the values, in both directions: one of the two is empty."""
-    name = name_of(column)
-    for _ in range(SAMPLE_RANGES if len(values) > 1 else 0):
-        low, high = chance.sample(list(values), 2)
-        yield f"{name} >= {low} AND {name} < {high}"
-        yield f"{name} >= {high} AND {name} < {low}"
-
-
 def _literals(line: Line, column: str, values: pa.Array, is_list: bool) -> list[str]:
+    """The different values, sorted, as far as they have a literal."""
     p = line.type.by_name.get(column)
     kind = str(p.type.item) if is_list and p is not None else kind_of(line.type, column)
-    found = (literal(kind, value) for value in pc.unique(values).drop_null().to_pylist())
+    different = pc.unique(values).drop_null()
+    found = (literal(kind, value) for value in different.take(pc.array_sort_indices(different)).to_pylist())
     return [text for text in found if text is not None]
 
 
@@ -175,27 +195,22 @@ def _flat(batch: Any, column: str, is_list: bool) -> pa.Array:
     return pc.list_flatten(values) if is_list else values
 
 
-def _some_values(line: Line, table: Any, column: str, is_list: bool, seed: int) -> list[str]:
+def _some_values(line: Line, table: Any, column: str, is_list: bool, chance: random.Random) -> list[str]:
     """Values of rows spread over the whole table."""
-    chance = random.Random(seed)
     fragments = table.get_fragments()
-    chosen = chance.sample(fragments, min(len(fragments), 8))
-    found: dict[str, None] = {}
-    for fragment in chosen:
-        rows = fragment.count_rows()
-        offset = chance.randrange(max(1, rows - SAMPLE_VALUES + 1))
+    found = []
+    for fragment in chance.sample(fragments, min(len(fragments), SAMPLE_FRAGMENTS)):
+        offset = chance.randrange(max(1, fragment.count_rows() - SAMPLE_VALUES + 1))
         scanner = table.scanner(columns=[column], fragments=[fragment], offset=offset, limit=SAMPLE_VALUES)
-        values = _literals(line, column, _flat(scanner.to_table(), column, is_list), is_list)
-        found.update(dict.fromkeys(chance.sample(values, min(len(values), SAMPLE_VALUES))))
-    texts = list(found)
-    return chance.sample(texts, min(len(texts), SAMPLE_VALUES))
+        found.append(_flat(scanner.to_table(), column, is_list))
+    if not found:
+        return []
+    values = _literals(line, column, pa.concat_arrays(found), is_list)
+    kept = set(chance.sample(values, min(len(values), SAMPLE_VALUES)))
+    return [value for value in values if value in kept]
 
 
-def _all_values(line: Line, table: Any, column: str, fragments: Sequence[int], is_list: bool) -> Iterator[list[str]]:
-    scanner = table.scanner(columns=[column], fragments=[table.get_fragment(i) for i in fragments])
+def _all_values(line: Line, table: Any, column: str, fragments: Sequence[Any], is_list: bool) -> list[str]:
+    scanner = table.scanner(columns=[column], fragments=fragments)
     parts = [pc.unique(_flat(batch, column, is_list)) for batch in scanner.to_batches()]
-    if not parts:
-        return
-    values = _literals(line, column, pa.concat_arrays(parts), is_list)
-    for start in range(0, len(values), BATCH_VALUES):
-        yield values[start : start + BATCH_VALUES]
+    return _literals(line, column, pa.concat_arrays(parts), is_list) if parts else []

@@ -79,7 +79,7 @@ def _ask(
     wanted = min(NEIGHBOURS, held)
     question: dict[str, Any] = {"column": column, "q": vector, "k": wanted, "nprobes": probes}
     if not exact:
-        question |= {"refine_factor": CANDIDATES, "ef": max(CANDIDATES, 2 * wanted)}
+        question |= {"refine_factor": CANDIDATES, "ef": CANDIDATES * wanted}
     answer = table.scanner(columns=[column, "_distance"], nearest=question, with_row_id=True).to_table()
     if answer.num_rows < wanted:
         text = f"{named} returns fewer neighbours than there are rows"

@@ -1,0 +1,128 @@
+"""Indices that answer wrongly, forged as bugs have made them: old entries that claim to cover new rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lance
+import pytest
+
+import omnigraph as og
+from omnigraph.maintenance.verify import vectors, words
+from omnigraph.storage.indices import built_indices
+from tests.maintenance.verify import damage
+
+
+def forge(graph: og.Graph, column: str, kind: str, change: Any) -> None:
+    """An index built before `change`, published after it as if it covered everything that is there now."""
+    damage.index(graph, kinds={"Person": [(column, kind)]})
+    before = damage.newest(graph, "Person")
+    stale = damage.segment(before, column, kind)
+    change()
+    after = damage.newest(graph, "Person")
+    covers = [f.fragment_id for f in after.get_fragments()]
+    lance.LanceDataset.commit(after, damage.exchange(after, stale, covers=covers))
+    damage.publish(graph, "Person")
+
+
+CHANGES = {
+    ("age", "BTREE"): {"age": 99},
+    ("weight", "BTREE"): {"weight": 123.5},
+    ("active", "BITMAP"): {"active": True},
+    ("level", "BITMAP"): {"level": "high"},
+    ("tags", "LABEL_LIST"): {"tags": ["tag99"]},
+    ("bio", "INVERTED"): {"bio": "flies somewhere"},
+    ("v", "IVF_FLAT"): {"v": [900.0, 0.0, 0.0, 0.0]},
+}
+
+
+@pytest.mark.parametrize(("column", "kind"), CHANGES)
+def test_an_index_that_holds_old_values_of_rows_is_found(plain: og.Graph, column: str, kind: str) -> None:
+    ids = [f"p{i:03d}" for i in (1, 2, 4, 5, 7, 8)]
+    forge(plain, column, kind, lambda: plain.update("Person", CHANGES[column, kind], ids=ids))
+    findings = plain.verify(full=True).findings
+    # Lance itself drops what a BTREE holds of rows that moved: there only the new values are missing.
+    expected = {"index_wrong_answer"} if kind == "BTREE" else {"index_stale", "index_wrong_answer"}
+    assert {f.code for f in findings} == expected
+    for finding in findings:
+        assert finding.severity == "error"
+        assert f"{column}_{kind.lower()} ({kind})" in finding.message
+        assert finding.remedy.startswith("Run `omnigraph optimize --branch main`")
+
+
+@pytest.mark.parametrize(("column", "kind"), [k for k in CHANGES if k[1] != "IVF_FLAT"])
+def test_an_index_that_lacks_rows_it_claims_is_found_wrong(plain: og.Graph, column: str, kind: str) -> None:
+    new = [{**damage.person(i), "name": f"new{i}", "email": f"new{i}@x", **CHANGES[column, kind]} for i in range(5)]
+    forge(plain, column, kind, lambda: plain.insert({"Person": new}))
+    found = {f.code: f for f in plain.verify(full=True).findings}
+    # A BITMAP answers `not true` by what it does not hold: there the new rows are found as well, wrongly.
+    assert found.keys() == {"index_wrong_answer", *(["index_stale"] if column == "active" else [])}
+    assert any("new" in example for example in found["index_wrong_answer"].examples)
+    assert found["index_wrong_answer"].table == "node:Person"
+
+
+def test_vectors_that_the_index_claims_and_lacks_do_not_find_themselves(plain: og.Graph) -> None:
+    new = [{**damage.person(i), "name": f"new{i}", "email": f"new{i}@x", "v": [500.0 + i, 0, 0, 0]} for i in range(5)]
+    forge(plain, "v", "IVF_FLAT", lambda: plain.insert({"Person": new}))
+    finding = damage.only(plain.verify(full=True), "index_wrong_answer", severity="error")
+    assert "their own vectors" in finding.message
+
+
+def test_a_sample_finds_an_index_that_is_wrong_everywhere(plain: og.Graph) -> None:
+    ids = [f"p{i:03d}" for i in range(60) if i not in (10, 40)]
+    forge(plain, "age", "BTREE", lambda: plain.update("Person", {"age": 99}, ids=ids))
+    assert {"index_stale", "index_wrong_answer"} & {f.code for f in plain.verify().findings}
+
+
+def test_an_index_whose_files_are_garbage_is_unreadable(plain: og.Graph) -> None:
+    damage.index(plain, kinds={"Person": [("age", "BTREE"), ("weight", "BTREE")]})
+    table = damage.newest(plain, "Person")
+    uuid = next(s.uuid for i in built_indices(table) if i.name == "age_btree" for s in i.segments)
+    for file in damage.folder(plain, damage.pin_of(plain, "Person")).glob(f"_indices/{uuid}/*"):
+        file.write_bytes(b"\xff" * file.stat().st_size)
+    finding = damage.only(plain.verify(), "index_unreadable", severity="error", table="node:Person", branch="main")
+    assert "age_btree (BTREE)" in finding.message
+    assert "omnigraph optimize" in finding.remedy
+
+
+def test_rows_that_no_index_covers_yet_are_a_warning_and_no_wrong_answer(plain: og.Graph) -> None:
+    plain.insert({"City": [{"name": f"c{i}"} for i in range(4)]})
+    finding = damage.only(plain.verify(full=True), "index_uncovered", severity="warning", table="node:City", count=4)
+    assert "id_btree (BTREE)" in finding.message
+    assert plain.verify().ok
+    damage.index(plain, kinds={"City": damage.KINDS["City"]})
+    assert plain.verify(quick=True).findings == ()
+
+
+@pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_HNSW_SQ", "IVF_SQ"])
+def test_approximate_kinds_of_vector_indices_are_no_finding(tmp_path: Any, kind: str) -> None:
+    import numpy as np
+
+    graph = og.init(tmp_path / "g", "node N { name: String @key  v: Vector(16)? }")
+    random = np.random.default_rng(5)
+    graph.insert({"N": [{"name": f"n{i}", "v": random.normal(size=16).tolist()} for i in range(600)]})
+    options = {"num_sub_vectors": 8} if kind == "IVF_PQ" else {}
+    for metric in ("l2", "cosine"):
+        table = damage.newest(graph, "N")
+        table.create_index("v", kind, name="v", replace=True, num_partitions=2, metric=metric, **options)
+        damage.publish(graph, "N")
+        assert graph.verify(engine="local").findings == ()
+
+
+def test_a_common_word_is_left_out_and_a_rare_one_beside_it_is_not(
+    plain: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "ROWS_MOST", 5)
+    ids = ["p001", "p002"]
+    forge(plain, "bio", "INVERTED", lambda: plain.update("Person", {"bio": "flies somewhere"}, ids=ids))
+    finding = damage.only(plain.verify(full=True), "index_wrong_answer", count=4)
+    assert {example.split(":")[0] for example in finding.examples} == {"flies", "somewhere"}
+
+
+def test_distances_are_those_of_the_metric() -> None:
+    import numpy as np
+
+    rows, vector = np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([1.0, 0.0])
+    assert vectors._distances(rows, vector, "l2").tolist() == [0.0, 5.0]
+    assert vectors._distances(rows, vector, "cosine").tolist() == [0.0, 1.0]
+    assert vectors._distances(rows, vector, "dot").tolist() == [0.0, 1.0]
