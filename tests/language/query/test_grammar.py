@@ -230,6 +230,12 @@ def test_statements_stand_in_any_mixture() -> None:
     assert statements[3].returning == t.Returning(())
 
 
+def test_a_clause_in_parentheses_may_follow_a_word() -> None:
+    assert len(body("$p.a = true ($p.b) $p.c is null ($p.d) $p.e = $p.f ($p.g) optional { 0 < $p.a }").match) == 7
+    found = body("$p: Person", "return { count(distinct ($p.a)) as n }").projections[0].value
+    assert found == t.Call("count", (t.Access(v("p"), "a"),), distinct=True)
+
+
 def test_comments_stand_everywhere() -> None:
     match = 'match { $p: Person { name /* a */ : "x" } $p.a not /* b */ in [1] // c\n }'
     text = f"query q() {{ {match} return {{ lower // d\n ($p.name) }} }}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.language.query.model import CheckedQuery
     from omnigraph.language.query.params import bind_params
     from omnigraph.language.query.parse import parse_queries
-    from omnigraph.language.query.show import show, show_query
+    from omnigraph.language.query.show import render, render_query
     from omnigraph.language.query.tree import Query, QueryFile
     from omnigraph.language.query.values import exact
 
@@ -29,7 +29,7 @@ _HOME = {
     "model": ("CheckedQuery",),
     "params": ("bind_params",),
     "parse": ("parse_queries",),
-    "show": ("show", "show_query"),
+    "show": ("render", "render_query"),
     "tree": ("Query", "QueryFile"),
     "values": ("exact",),
 }
@@ -49,8 +49,8 @@ __all__ = [
     "lint_text",
     "operation",
     "parse_queries",
-    "show",
-    "show_query",
+    "render",
+    "render_query",
 ]
 
 

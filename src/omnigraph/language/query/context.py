@@ -38,6 +38,8 @@ class Scope:
 
 
 class Context:
+    """`notes` are places that the check lets pass and lint warns of."""
+
     def __init__(self, query: Query, schema: Schema) -> None:
         self.query = query
         self.schema = schema
@@ -45,6 +47,7 @@ class Context:
         self.used_parameters: set[str] = set()
         self.reads: set[Entity] = set()
         self.writes: set[Entity] = set()
+        self.notes: list[tuple[Place, str]] = []
         self._slots = 0
         self._edges = {e.name.lower(): e for e in schema.edges}
 

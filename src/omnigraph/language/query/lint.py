@@ -144,6 +144,7 @@ def _lint(file: tree.QueryFile, schema: Schema) -> tuple[dict[str, CheckedQuery]
             findings.append(_error(error, query.name))
             continue
         findings += _parameters(context)
+        findings += [_warning(query, "L204", message, place) for place, message in context.notes]
         findings += _pattern_warnings(found)
     findings += _never_updated(file, checked.values(), schema)
     return checked, findings

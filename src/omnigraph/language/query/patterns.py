@@ -80,11 +80,15 @@ def _is_outside(outer: Scope, v: Variable) -> bool:
 def _declare(block: Block, clauses: Sequence[tree.Clause]) -> None:
     context = block.context
     special: dict[str, str] = {}
+    nodes: set[str] = set()
     for clause in clauses:
-        if isinstance(clause, tree.Traversal):
+        if isinstance(clause, tree.Binding):
+            nodes.add(clause.variable.name)
+        elif isinstance(clause, tree.Traversal):
+            nodes.update((clause.source.name, clause.target.name))
             for variable, code, what in ((clause.edge, "T23", "edge"), (clause.path, "T27", "path")):
                 if variable is not None:
-                    _check_fresh(block, variable, special, code, what)
+                    _check_fresh(block, variable, {*special, *nodes}, code, what)
                     special[variable.name] = what
     for i, clause in enumerate(clauses):
         if isinstance(clause, tree.Binding):
@@ -111,9 +115,9 @@ def _declare(block: Block, clauses: Sequence[tree.Clause]) -> None:
             block.ends[i] = (names[0], names[1])
 
 
-def _check_fresh(block: Block, variable: tree.Variable, special: dict[str, str], code: str, what: str) -> None:
+def _check_fresh(block: Block, variable: tree.Variable, taken_here: set[str], code: str, what: str) -> None:
     name = variable.name
-    taken = name in special or name in block.context.parameters or block.outer.find(name) is not None
+    taken = name in taken_here or name in block.context.parameters or block.outer.find(name) is not None
     if taken or name == ANONYMOUS:
         detail = f"The {what} variable ${name} needs a name that nothing else has."
         raise block.context.fail(code, variable.place, detail)
@@ -355,6 +359,8 @@ def _expand(block: Block, i: int, t: tree.Traversal) -> Expand:
         )
         context.reads.update((steps[-1].edge, steps[-1].starts, steps[-1].ends))
     low, high = (1, 1) if t.bounds is None else (t.bounds.minimum, t.bounds.maximum)
+    if found.never:
+        context.notes.append((t.place, f"No {t.edges[0].name} follows another, so {low} hops never match."))
     mode: Mode = (
         "edges" if t.edge is not None else "shortest" if t.shortest else "paths" if t.path is not None else "pairs"
     )

@@ -1,4 +1,4 @@
-"""Queries as text again, in one form: what `show` writes parses to an equal tree."""
+"""Queries as text again, in one form: what `render` writes parses to an equal tree."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ LINE_CHARS_MAX = 100
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _ATOM = range(7)
 
 
-def show(file: QueryFile) -> str:
-    return "\n\n".join(show_query(q) for q in file.queries) + ("\n" if file.queries else "")
+def render(file: QueryFile) -> str:
+    return "\n\n".join(render_query(q) for q in file.queries) + ("\n" if file.queries else "")
 
 
-def show_query(q: Query) -> str:
+def render_query(q: Query) -> str:
     parameters = ", ".join(_parameter(p) for p in q.parameters)
     lines = [f"query {q.name}({parameters})"]
     for a in q.annotations:

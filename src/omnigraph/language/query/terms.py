@@ -37,6 +37,9 @@ class Variable:
     types: tuple[Entity, ...] = ()
     nullable: bool = False
 
+    def __hash__(self) -> int:
+        return self.slot
+
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
@@ -241,16 +244,24 @@ Expression = (
 )
 
 
+_LEAVES = frozenset((Variable, Entity, Constant, Parameter))
+
+
 def walk(value: object) -> Iterator[Any]:
-    """A checked value and everything inside of it, depth first; variables and types are leaves."""
-    if isinstance(value, tuple):
-        for item in value:
-            yield from walk(item)
-    elif hasattr(value, "__slots__") and not isinstance(value, Type):
-        yield value
-        if not isinstance(value, Variable | Entity | Constant | Parameter):
-            for name in value.__slots__:
-                yield from walk(getattr(value, name))
+    """A checked value and everything inside of it, depth first and from left to right; types are left out."""
+    waiting: list[Any] = [value]
+    while waiting:
+        found = waiting.pop()
+        cls = found.__class__
+        if cls is tuple:
+            waiting.extend(reversed(found))
+            continue
+        parts = getattr(cls, "__slots__", None)
+        if parts is None or cls is Type:
+            continue
+        yield found
+        if cls not in _LEAVES:
+            waiting.extend([getattr(found, name) for name in reversed(parts)])
 
 
 def variables_of(value: object) -> dict[Variable, None]:

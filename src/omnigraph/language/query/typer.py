@@ -134,12 +134,12 @@ class Typer:
         return tuple(found)
 
     def _access(self, e: tree.Access) -> Expression:
-        found = self._variable(e.variable)
-        if not isinstance(found, Object):
-            what = "a path" if isinstance(found, PathOf) else "a parameter"
-            code = "T27" if isinstance(found, PathOf) else "T6"
-            raise self.fail(code, e.place, f"${e.variable.name} is {what} and has no properties.")
-        return self.context.property(found.variable, e.name, e.place)
+        found = None if self.zone in ROW_ZONES else self.scope.find(e.variable.name)
+        if found is not None and found.kind != "path":
+            return self.context.property(found, e.name, e.place)
+        is_path = isinstance(self._variable(e.variable), PathOf)
+        what, code = ("a path", "T27") if is_path else ("a parameter", "T6")
+        raise self.fail(code, e.place, f"${e.variable.name} is {what} and has no properties.")
 
     def _name(self, e: tree.Name) -> Expression:
         if self.row is not None:
@@ -156,6 +156,9 @@ class Typer:
 
     def _items(self, e: tree.Items) -> Expression:
         items = [self.read(i) for i in e.items]
+        date = next((i for i in items if i.type.kind in ("Date", "DateTime")), None)
+        if date is not None:
+            items = [self.dated(i, date, at.place) for i, at in zip(items, e.items, strict=True)]
         found: Type | None = None
         for item, at in zip(items, e.items, strict=True):
             if item.type.kind in ("List", "Vector", "Blob", "Null", "Node", "Edge", "Path", "Duration"):
@@ -204,7 +207,7 @@ class Typer:
         for operand, place in ((left, at), (right, right_at)):
             if operand.type.kind == "Null":
                 raise self.fail("T7", place, "Nothing equals null; write `is null` or `is not null`.")
-        left, right = self.dated(left, right, right_at), self.dated(right, left, at)
+        left, right = self.dated(left, right, at), self.dated(right, left, right_at)
         nullable = left.type.nullable or right.type.nullable
         if isinstance(left, Object) and isinstance(right, Object) and left.type.kind == right.type.kind == "Node":
             if op not in ("=", "!="):

@@ -38,6 +38,8 @@ def _integer(low: int, high: int, operator: str, value: int | float) -> Exact | 
         return operator == "!=" if value != value else _outside(operator, above=value > 0)
     if value > high or value < low:
         return _outside(operator, above=value > 0)
+    if (operator in ("<", ">=") and value == low) or (operator in (">", "<=") and value == high):
+        return operator in (">=", "<=")
     if value == int(value):
         return Exact(operator, int(value))
     if operator in ("=", "!="):

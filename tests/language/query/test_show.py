@@ -1,0 +1,90 @@
+"""Queries as text: the canonical form, and that it says the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.language.query import parse_queries, render
+
+CANONICAL = """\
+query everything($name: String, $ids: [String]?, $v: Vector(3))
+  @description("a \\"quoted\\" text")
+  @instruction("ask")
+  @owner {
+  match {
+    $p: Person { name: $name, age: -3 }
+    $p knows|worksWith{1,} $f
+    $p <knows>{2,3} $g
+    $p $w:(knows|worksAt) $x
+    path $q = shortest $p knows{1,10} $h
+    shortest $p knows{1,5} $i
+    $f.age > 25 and not ($f.tags contains "a" or $f.name is not null)
+    ($f.age - (1 - 2)) * -$p.age / 3 >= 1.5
+    $f.id not in [] and $f.slug in $ids
+    (-$p.age < 3)
+    not {
+      $p worksAt $_
+    }
+    optional {
+      $f worksAt $c
+      search($c.name, "x")
+    }
+  }
+  return distinct { $p.name, count(distinct $f) as n, count(*) as all, $w.@type }
+  having { n > 3, all < 5 }
+  order { n desc, nearest($p.vec, $v), lower($p.name) asc }
+  limit 10
+  offset $n
+}
+
+query write($a: String) {
+  insert Note { text: $a }
+  insert Knows { from: $x, to: $y } from match {
+    $x: Person
+    $x worksWith $y
+  }
+    returning { * }
+  update Person set { age: age + 1, name: null } where slug = $a or age is null and active
+    returning { id, age as years }
+  delete Knows where @src = $a
+  merge Person { slug: $a } set { age: 3 }
+  merge City { name: "Rome" }
+}
+"""
+
+
+def test_the_canonical_form_is_a_fixed_point() -> None:
+    assert render(parse_queries(CANONICAL)) == CANONICAL
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("$p.a=1", "$p.a = 1"),
+        ("($p.a or $p.b) or $p.c", "($p.a or $p.b) or $p.c"),
+        ("not not $p.a", "not not $p.a"),
+        ("not ($p.a = 1)", "not $p.a = 1"),
+        ("(not $p.a) = true", "(not $p.a) = true"),
+        ("1 - (2 - 3) - 4 = 0", "1 - (2 - 3) - 4 = 0"),
+        ("2 * (3 + 4) / (5 * 6) > 0", "2 * (3 + 4) / (5 * 6) > 0"),
+        ("- -1 < - $p.a", "(--1 < -$p.a)"),
+        ("1.50 = 1e-10", "1.5 = 1e-10"),
+        ("$p.a = 1000000000000000000000.0", "$p.a = 1e+21"),
+        ('$p.a = "\\u0007\\t\\u00e9"', '$p.a = "\\u0007\\té"'),
+        ("($p.a is null) = ($p.b is null)", "($p.a is null) = ($p.b is null)"),
+    ],
+)
+def test_expressions(written: str, shown: str) -> None:
+    def query(text: str) -> str:
+        return f"query q() {{\n  match {{\n    {text}\n  }}\n  return {{ $p }}\n}}\n"
+
+    file = parse_queries(query(written))
+    assert render(file) == query(shown)
+    assert parse_queries(render(file)) == file
+
+
+def test_long_lists_are_broken_into_lines() -> None:
+    columns = ", ".join(f"$p.some_longer_name_{i}" for i in range(12))
+    text = render(parse_queries(f"query q() {{ match {{ $p: Person }} return {{ {columns} }} }}"))
+    assert max(map(len, text.splitlines())) <= 102
+    assert parse_queries(text) == parse_queries(render(parse_queries(text)))
