@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.cleanup import CleanupResult, Policy
     from omnigraph.maintenance.optimize import OptimizePlan, OptimizeResult
     from omnigraph.maintenance.repair import RepairResult
+    from omnigraph.maintenance.stats import GraphStats
     from omnigraph.maintenance.verify import VerifyResult
     from omnigraph.pipeline.engine import Engines
     from omnigraph.snapshot import AsOf, Snapshot
@@ -115,6 +116,12 @@ class Upkeep:
         from omnigraph.maintenance.repair import repair
 
         return repair(self._door, branch=branch, confirm=confirm, force=force, discard=discard, tables=tables)
+
+    def stats(self, *, branch: str = MAIN) -> GraphStats:
+        """How healthy the graph is, in figures: per table of the branch, and as a whole. No data is read."""
+        from omnigraph.maintenance.stats import stats
+
+        return stats(self._door, branch=branch)
 
     def verify(
         self,

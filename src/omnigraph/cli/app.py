@@ -12,7 +12,21 @@ from typing import Any
 from typer import Context, Typer, echo
 from typer.core import TyperCommand
 
-from omnigraph.cli import cleanup, data, demo, direct, embed, export, load, local, optimize, pipeline, repair, verify
+from omnigraph.cli import (
+    cleanup,
+    data,
+    demo,
+    direct,
+    embed,
+    export,
+    load,
+    local,
+    optimize,
+    pipeline,
+    repair,
+    stats,
+    verify,
+)
 
 
 @dataclass(frozen=True)
@@ -198,6 +212,13 @@ VERBS = (
             "omnigraph cleanup ./people --policy policy.yaml --plan --json > plan.json",
             "omnigraph cleanup s3://bucket/people --apply plan.json --confirm --yes",
         ),
+    ),
+    Verb(
+        "stats",
+        "URI [OPTIONS]",
+        "Show how healthy a graph is.",
+        stats.stats,
+        ("omnigraph stats ./people", "omnigraph stats s3://bucket/people --branch review/anna --json"),
     ),
     Verb(
         "verify",

@@ -122,7 +122,7 @@ def _check_line(
         "fragments": [[f["id"], _live(f)] for f in fragments],
         "indices": [] if broken else indices,
         "bytes": sum(n.size or 0 for n in needs if n.what == "data file"),
-        "reusing": any(d.name == FRAGMENT_REUSE for d in table.describe_indices()),
+        "stable": bool(table.has_stable_row_ids),
         "whole": not broken,
     }
     return findings, fact, {n.path for n in needs}
@@ -207,7 +207,7 @@ def _needed(
             yield Needed(at(deletion.get("base_id"), "_deletions", name), None, "deletion file")
     for described in table.describe_indices():
         for segment in described.segments:
-            if segment.size_bytes == 0:
+            if described.name == FRAGMENT_REUSE or segment.size_bytes == 0:
                 continue  # it lies in the table's manifest
             path = at(segment.base_id, "_indices", str(segment.uuid))
             yield Needed(path, segment.size_bytes, f"index {described.name}", is_folder=True)

@@ -13,6 +13,7 @@ from typing import Any
 from omnigraph.commit.door import Door
 from omnigraph.errors import BranchNotFound, UsageError
 from omnigraph.language.schema.model import EntityType
+from omnigraph.maintenance.verify.addresses import address_tasks
 from omnigraph.maintenance.verify.around import check_drift, check_folders, check_tickets
 from omnigraph.maintenance.verify.blobs import blob_tasks
 from omnigraph.maintenance.verify.findings import Finding, VerifyResult, found, gathered
@@ -135,6 +136,9 @@ class _Job:
     def indices(self) -> Iterator[Finding]:
         tasks = index_tasks(self._place, self._heads_lines, self._facts, full=self._options.full, seed=self._seed)
         self.checked["indices"] = len({(t["line"]["pin"][0], str(t["line"]["pin"]), t["index"]["name"]) for t in tasks})
+        entries = address_tasks(self._place, self._heads_lines, self._facts)
+        for done in self._run("addresses:check_addresses", entries, stage="following row addresses") if entries else ():
+            yield from map(finding_of, done["findings"])
         for done in self._run("indices:check_index", tasks, stage="asking indices"):
             self.checked["index_questions"] += done["asked"]
             yield from map(finding_of, done["findings"])

@@ -1,0 +1,79 @@
+"""The verb stats: the health of a graph in figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omnigraph.cli.options import Branch, Cluster, GraphId, Json, Quiet, Store, Uri
+from omnigraph.cli.output import Answer, Table, count, echo_target
+from omnigraph.cli.target import open_graph, resolve_direct
+from omnigraph.cli.text import Lines
+
+if TYPE_CHECKING:
+    from omnigraph.maintenance.stats import GraphStats, TableStats
+
+
+def stats(
+    uri: Uri = None,
+    store: Store = None,
+    cluster: Cluster = None,
+    graph_id: GraphId = None,
+    branch: Branch = "main",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> Answer:
+    """Show how healthy a graph is: fragments, deleted rows, index coverage, versions, bytes; and what to run.
+
+    Nothing is changed and no data is read.
+    """
+    target = resolve_direct(uri, store, cluster, graph_id, verb="stats")
+    echo_target("looking at", target.uri, branch=branch, quiet=quiet)
+    with open_graph(target) as graph:
+        result = graph.stats(branch=branch)
+    return Answer(result.to_json(), stats_text(result), json)
+
+
+def stats_text(found: GraphStats) -> Lines:
+    columns = ("table", "rows", "deleted", "fragments", "small", "live", "on disk", "versions", "indices")
+    rows = [_row(table) for table in found.tables]
+    lines: Lines = [Table(columns, rows, frozenset(columns[1:-1]))]
+    manifest = (
+        f"{count(found.manifest_versions, 'version', 'versions')}, "
+        f"{count(found.manifest_fragments, 'fragment', 'fragments')}, {size(found.manifest_bytes)}"
+    )
+    lines.append(
+        f"{count(found.branches, 'branch', 'branches')}, {count(found.forks, 'fork', 'forks')}, "
+        f"{count(found.commits, 'commit', 'commits')}; manifest: {manifest}"
+    )
+    optimized = found.last_optimize or "not lately"
+    lines.append(f"on disk: {size(found.bytes_on_disk)}, live: {size(found.bytes_live)}; last optimize: {optimized}")
+    return [*lines, *found.advice] if found.advice else [*lines, "there is nothing to do"]
+
+
+def _row(table: TableStats) -> list[str]:
+    if table.error is not None:
+        return [table.table_key, *[""] * 7, table.error]
+    covered = sum(i.rows_covered == i.rows for i in table.indices)
+    known = len(table.indices) + len(table.missing_indices)
+    drifted = ", drifted" if table.drifted else ""
+    return [
+        table.table_key,
+        f"{table.rows:,}",
+        f"{100 * table.deleted_fraction:.0f} %",
+        f"{table.fragments:,}",
+        f"{table.small_fragments:,}",
+        size(table.bytes_live),
+        size(table.bytes_on_disk),
+        f"{table.versions:,}",
+        f"{covered} of {known} whole, {100 * table.coverage:.0f} %{drifted}",
+    ]
+
+
+def size(number: int) -> str:
+    """Bytes in the unit that suits them."""
+    value = float(number)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
