@@ -1,11 +1,14 @@
 """Which segments of an index stay, go and are built, so that it covers every fragment again at the least cost.
 
-1. broken   a segment over a fragment that is being rewritten, or whose entries may speak of rows that have moved
+1. moved    where row ids are stable a segment goes on to be right if its fragments are merged among themselves and lose
+            no row: its entries name rows, not places (but those of a BTREE always name places). So fragments are merged
+            within segments that are worth keeping
+2. broken   a segment whose fragments are rewritten otherwise, or whose entries may speak of rows that have moved
             elsewhere, is built again over what is left of its fragments
-2. missing  fragments that no segment covers get one
-3. absorb   kept segments that are no larger than what is built anyway are built with it: the number of segments stays
+3. missing  fragments that no segment covers get one
+4. absorb   kept segments that are no larger than what is built anyway are built with it: the number of segments stays
             logarithmic in the number of runs
-4. cut      what is built is cut into segments of limited size, each a task of its own
+5. cut      what is built is cut into segments of limited size, each a task of its own
 
 When may a segment stay beside new ones? It holds entries of every row that it was built over. With row ids that survive
 an update, a row that has moved to another fragment is alive there, and full-text, bitmap and list indices would go on
@@ -41,20 +44,17 @@ class Layout:
 
     rows: Mapping[int, int]
     members: Mapping[int, tuple[int, ...]]
+    worn: frozenset[int]
+    """New fragments that hold fewer rows than their members: deleted ones are left out."""
     live: frozenset[int]
     """The fragments that there are."""
     stable: bool
     row_ids: Callable[[int], np.ndarray]
     """Row ids of a fragment that there is, also of rows that are deleted in it."""
+    span: Callable[[int], tuple[int, int] | None]
+    """The lowest and the highest of these; None if there are none."""
     created: Callable[[int], int]
     """The lowest version in which a row of a fragment was created."""
-
-    @property
-    def rewritten(self) -> frozenset[int]:
-        return frozenset(number for members in self.members.values() for number in members)
-
-    def ids_of(self, number: int) -> list[np.ndarray]:
-        return [self.row_ids(n) for n in self.members.get(number, (number,))]
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,7 @@ class IndexPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        body = {k: v for k, v in self.__dict__.items() if k != "options"}
-        return {**body, "build": [list(b) for b in self.build], "options": dict(self.options)}
+        return {**self.__dict__, "build": [list(b) for b in self.build], "options": dict(self.options)}
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> IndexPlan:
@@ -101,18 +100,20 @@ def plan_new(layout: Layout, *, property: str, column: str, name: str, kind: str
 
 def plan_index(built: BuiltIndex, layout: Layout, *, property: str, whole: str | None = None) -> IndexPlan | None:
     """What an index needs; None if it covers everything. `whole` is a reason to build all of it again."""
-    todo = set(layout.rows) - built.covered
+    over = {s.uuid: _after(s, layout) for s in built.segments}
+    todo = set(layout.rows) - set().union(*over.values())
     broken: dict[str, str] = {}
     for segment in built.segments:
         why = whole or _broken(segment, built.kind, layout, todo)
         if why:
             broken[segment.uuid] = why
-    if not todo and not broken:
-        return None
-    kept: dict[str, Set[int]] = {s.uuid: s.fragments & set(layout.rows) for s in built.segments if s.uuid not in broken}
+    kept: dict[str, Set[int]] = {uuid: fragments for uuid, fragments in over.items() if uuid not in broken}
+    uncovered = len(todo)
     todo = set(layout.rows) - set().union(*kept.values())
     merged = _absorb(kept, todo, layout)
-    reason, action = _told(broken, merged, len(set(layout.rows) - built.covered), bool(kept))
+    if not todo and not broken:
+        return None
+    reason, action = _told(broken, merged, uncovered, bool(kept))
     return IndexPlan(
         column=built.column,
         property=property,
@@ -127,33 +128,92 @@ def plan_index(built: BuiltIndex, layout: Layout, *, property: str, whole: str |
     )
 
 
+def _after(segment: Segment, layout: Layout) -> Set[int]:
+    """The fragments that a segment will cover, if it stays as it is."""
+    moved = {new for new, members in layout.members.items() if set(members) <= segment.fragments}
+    return (segment.fragments | moved) & set(layout.rows)
+
+
 def _broken(segment: Segment, kind: str, layout: Layout, todo: Set[int]) -> str | None:
     """Why a segment has to go or be built again; None if it may stay."""
-    if segment.fragments & layout.rewritten:
-        return "its fragments are rewritten"
     if not segment.fragments & layout.live:
         return "nothing that it covers is left"
+    if not _goes_along(segment, kind, layout):
+        return "its fragments are rewritten"
     left_it = {n for n in todo if n in layout.live and n < max(segment.fragments)}
     if kind.startswith("IVF") and any(not layout.stable or layout.created(n) <= segment.version for n in left_it):
         return "values were exchanged in place"
-    if layout.stable and kind in BY_VALUE and todo:
-        if segment.fragments - layout.live:
-            return "rows of a fragment that is gone may live elsewhere"
-        if _overlaps(segment.fragments, set(layout.rows) - segment.fragments, layout):
-            return "rows that it covers were updated"
-    return None
+    return "rows that it covers were updated" if todo and has_strays(segment, kind, layout) else None
+
+
+def _goes_along(segment: Segment, kind: str, layout: Layout) -> bool:
+    """Whether the rewrites leave the segment right: each is of fragments of it only, and loses no row.
+
+    Lance then moves its coverage to the new fragments by itself.
+    """
+    touching = [new for new, members in layout.members.items() if segment.fragments & set(members)]
+    if _by_address(kind, layout):
+        return not touching
+    return all(set(layout.members[new]) <= segment.fragments and new not in layout.worn for new in touching)
+
+
+def _by_address(kind: str, layout: Layout) -> bool:
+    """Whether entries name the places of rows. Those of a BTREE do, whatever the table's row ids are."""
+    return not layout.stable or kind == "BTREE"
+
+
+def has_strays(segment: Segment, kind: str, layout: Layout) -> bool:
+    """Whether rows that the segment was built over may live in fragments that it does not cover."""
+    if not layout.stable or kind not in BY_VALUE:
+        return False
+    if segment.fragments - layout.live:
+        return True  # rows of a fragment that is gone: where they are can't be told
+    others = {n for n in layout.live if n not in segment.fragments}
+    return _overlaps(segment.fragments & layout.live, others, layout)
+
+
+def crossings(built: Sequence[BuiltIndex], layout: Layout, doomed: Set[str]) -> Callable[[int], tuple[str | None, ...]]:
+    """What fragments have to have in common to be merged: the segments that are worth keeping.
+
+    `doomed` are segments that will be built again anyway.
+    """
+    homes: list[dict[int, str]] = []
+    for index in built:
+        if not _by_address(index.kind, layout):
+            keep = [s for s in index.segments if s.uuid not in doomed]
+            homes.append({n: s.uuid for s in keep for n in s.fragments})
+    return lambda number: tuple(home.get(number) for home in homes)
+
+
+def not_worth_keeping(built: Sequence[BuiltIndex], layout: Layout) -> set[str]:
+    """Segments that are small, or that have to be built again whatever is merged."""
+    found: set[str] = set()
+    for index in built:
+        for segment in index.segments:
+            live = segment.fragments & set(layout.rows)
+            if (
+                _by_address(index.kind, layout)
+                or _rows(live, layout) <= ABSORB_ROWS
+                or has_strays(segment, index.kind, layout)
+            ):
+                found.add(segment.uuid)
+    return found
+
+
+def broken_by(built: Sequence[BuiltIndex], layout: Layout) -> set[str]:
+    """Segments that these rewrites break."""
+    return {s.uuid for index in built for s in index.segments if not _goes_along(s, index.kind, layout)}
 
 
 def _overlaps(mine: Collection[int], others: Collection[int], layout: Layout) -> bool:
-    """Whether a row id of `mine` is also one of `others`."""
-    spans = [(ids, int(ids.min()), int(ids.max())) for n in mine if len(ids := layout.row_ids(n))]
+    """Whether a row id of `mine` is also one of `others`, deleted rows included."""
+    spans = [(n, *span) for n in mine if (span := layout.span(n))]
     for other in others:
-        for theirs in layout.ids_of(other):
-            if not len(theirs):
-                continue
-            low, high = int(theirs.min()), int(theirs.max())
-            for ids, first, last in spans:
-                if first <= high and low <= last and len(np.intersect1d(ids, theirs, assume_unique=True)):
+        span = layout.span(other)
+        for number, low, high in spans if span else ():
+            if low <= span[1] and span[0] <= high:
+                both = np.intersect1d(layout.row_ids(number), layout.row_ids(other), assume_unique=True)
+                if len(both):
                     return True
     return False
 

@@ -38,17 +38,32 @@ def fragments_of(table: LanceDataset) -> list[Fragment]:
     return found
 
 
-def row_ids(table: LanceDataset, fragment: int) -> np.ndarray:
-    """The stable row ids of a fragment, also of rows that are deleted in it, in no particular order."""
-    from lance.fragment import RowIdSequence
+class RowIds:
+    """The stable row ids of a table's fragments, also of rows that are deleted there. Spans are remembered."""
 
-    about = table.get_fragment(fragment).metadata
-    with lancefs.reading(f"reading row ids of {table.uri}"):
-        if about.row_id_meta is not None and "Inline" in about.to_json()["row_id_meta"]:
-            return np.asarray(RowIdSequence.from_inline_metadata(about.row_id_meta).to_pyarrow(), dtype=np.uint64)
-        # A long list of scattered ids lies in a file of its own; deleted rows show there with their ids as well.
-        found = table.get_fragment(fragment).scanner(columns=[], with_row_id=True, include_deleted_rows=True).to_table()
-    return np.asarray(found["_rowid"].drop_null().to_numpy(), dtype=np.uint64)
+    def __init__(self, table: LanceDataset) -> None:
+        self._table = table
+        self._spans: dict[int, tuple[int, int] | None] = {}
+
+    def row_ids(self, fragment: int) -> np.ndarray:
+        """In no particular order."""
+        from lance.fragment import RowIdSequence
+
+        found = self._table.get_fragment(fragment)
+        meta = found.metadata.row_id_meta
+        with lancefs.reading(f"reading row ids of {self._table.uri}"):
+            if meta is not None and "Inline" in found.metadata.to_json()["row_id_meta"]:
+                return np.asarray(RowIdSequence.from_inline_metadata(meta).to_pyarrow(), dtype=np.uint64)
+            # A long list of scattered ids lies in a file of its own; deleted rows show there with their ids as well.
+            rows = found.scanner(columns=[], with_row_id=True, include_deleted_rows=True).to_table()
+        return np.asarray(rows["_rowid"].drop_null().to_numpy(), dtype=np.uint64)
+
+    def span(self, fragment: int) -> tuple[int, int] | None:
+        """The lowest and the highest; None if the fragment has none."""
+        if fragment not in self._spans:
+            ids = self.row_ids(fragment)
+            self._spans[fragment] = (int(ids.min()), int(ids.max())) if len(ids) else None
+        return self._spans[fragment]
 
 
 def lowest_created(table: LanceDataset, fragment: int) -> int:

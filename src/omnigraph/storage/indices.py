@@ -109,7 +109,11 @@ def _bitmap(fragments: Iterable[int]) -> Any:
 
 
 def exchange_segments(
-    table: LanceDataset, new: Sequence[Mapping[str, Any]], *, removed: Iterable[str], version: int
+    table: LanceDataset,
+    new: Sequence[Mapping[str, Any]],
+    *,
+    removed: Iterable[str],
+    version: int,
 ) -> Transaction:
     """The commit that makes new segments count and takes old ones, named by uuid, out of their indices.
 
@@ -131,7 +135,8 @@ def exchange_segments(
         for s in index.segments
         if s.uuid in gone
     ]
-    operation = lancefs.operations().CreateIndex([_new_segment(body, version=version) for body in new], old)
+    made = [_new_segment(body, version=version) for body in new]
+    operation = lancefs.operations().CreateIndex(made, old)
     return lancefs.transaction(operation, read_version=table.version)
 
 

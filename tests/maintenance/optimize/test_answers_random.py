@@ -79,7 +79,10 @@ class Writer:
             )
             self.edges.update(dict(zip(made.ids["Cites"], pairs, strict=True)))
 
-    def anything(self) -> None:
+    def anything(self, *, only_more: bool = False) -> None:
+        if only_more:
+            self.insert(self.rng.randint(1, 25))
+            return
         acts: list[Callable[[], None]] = [lambda: self.insert(self.rng.randint(1, 25)), self.upsert, self.connect]
         acts += [self.upsert, self.delete] if self.docs else []
         self.rng.choice(acts)()
@@ -134,8 +137,9 @@ def test_every_index_answers_what_a_scan_answers_after_any_life_beside_optimize(
     quiet = og.open(tmp_path / "g", engine="local")
     writer.insert(60)
     for step in range(STEPS):
+        growing = rng.random() < 0.4
         for _ in range(rng.randint(0, 3)):
-            writer.anything()
+            writer.anything(only_more=growing)
         graph = rng.choice((busy, quiet))
         told = f"seed {seed}, step {step}, {row_ids}, {'busy' if graph is busy else 'quiet'}"
         result = graph.optimize(target_rows_per_fragment=rng.choice((20, 60, 200)))

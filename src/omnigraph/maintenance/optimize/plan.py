@@ -11,14 +11,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.stage import View
 from omnigraph.index.build import VECTORS_LEAST, outgrown, trained_partitions, vector_kind
 from omnigraph.index.declared import DeclaredIndex, declared
-from omnigraph.index.segments import IndexPlan, Layout, plan_index, plan_new
+from omnigraph.index.segments import (
+    IndexPlan,
+    Layout,
+    broken_by,
+    crossings,
+    not_worth_keeping,
+    plan_index,
+    plan_new,
+)
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.drift import drift_of
 from omnigraph.maintenance.optimize.model import (
@@ -77,6 +85,7 @@ def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
     with lancefs.reading(f"planning {t.key}"):
         fragments = facts.fragments_of(table)
         stale = facts.stale_settings(table)
+        bins = () if drift else _bins(table, fragments, options.target_rows_per_fragment)
     return TablePlan(
         table=t.id,
         table_key=t.key,
@@ -85,14 +94,37 @@ def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
         fragments=len(fragments),
         rows=sum(f.rows for f in fragments),
         bytes=sum(f.size_bytes for f in fragments),
-        bins=() if drift else plan_bins(fragments, options.target_rows_per_fragment, first_id=first_new_id(table)),
+        bins=bins,
         stale_config=stale,
         skipped=None if drift is None else DRIFT,
     )
 
 
-def plan_bins(fragments: Sequence[Fragment], target: int, *, first_id: int) -> tuple[Bin, ...]:
-    """Which fragments become one, in the table's order."""
+def _bins(table: LanceDataset, fragments: Sequence[Fragment], target: int) -> tuple[Bin, ...]:
+    """Merge within index segments that are worth keeping, across those that have to be built again."""
+    first = first_new_id(table)
+    bins = plan_bins(fragments, target, first_id=first)
+    built = built_indices(table) if bins else []
+    if not built:
+        return bins
+    plain = layout_of(table, ())
+    doomed = not_worth_keeping(built, plain)
+    while True:
+        bins = plan_bins(fragments, target, first_id=first, common=crossings(built, plain, doomed))
+        more = broken_by(built, layout_of(table, bins)) - doomed
+        if not more:
+            return bins
+        doomed |= more
+
+
+def plan_bins(
+    fragments: Sequence[Fragment],
+    target: int,
+    *,
+    first_id: int,
+    common: Callable[[int], tuple[str | None, ...]] = lambda _: (),
+) -> tuple[Bin, ...]:
+    """Which fragments become one, in the table's order. Neighbours are merged if they have `common` in common."""
     found: list[Bin] = []
     run: list[Fragment] = []
 
@@ -107,6 +139,8 @@ def plan_bins(fragments: Sequence[Fragment], target: int, *, first_id: int) -> t
             run.append(fragment)
             close()
             continue
+        if run and common(run[-1].id) != common(fragment.id):
+            close()
         run.append(fragment)
         if sum(f.rows for f in run) * 2 >= target or sum(f.size_bytes for f in run) >= FULL_BYTES:
             close()
@@ -178,14 +212,17 @@ def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: Op
 
 def layout_of(table: LanceDataset, bins: Sequence[Bin]) -> Layout:
     fragments = {f.id: f.rows for f in facts.fragments_of(table)}
+    ids = facts.RowIds(table)
     gone = {number for one in bins for number in one.fragments}
     rows = {n: r for n, r in fragments.items() if n not in gone} | {b.new_id: b.rows for b in bins if b.rows}
     return Layout(
         rows=rows,
         members={b.new_id: b.fragments for b in bins},
+        worn=frozenset(b.new_id for b in bins if b.deleted),
         live=frozenset(fragments),
         stable=bool(table.has_stable_row_ids),
-        row_ids=lambda number: facts.row_ids(table, number),
+        row_ids=ids.row_ids,
+        span=ids.span,
         created=lambda number: facts.lowest_created(table, number),
     )
 

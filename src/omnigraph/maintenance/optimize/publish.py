@@ -139,7 +139,12 @@ def _usable(ready: Ready, now: LanceDataset, dropped: frozenset[int]) -> list[di
     return found
 
 
-def _steps(ready: Ready, segments: list[dict[str, Any]], removed: list[str], groups: tuple[Group, ...]) -> list[Step]:
+def _steps(
+    ready: Ready,
+    segments: list[dict[str, Any]],
+    removed: list[str],
+    groups: tuple[Group, ...],
+) -> list[Step]:
     steps: list[Step] = []
     if ready.plan.stale_config:
         steps.append(lambda table: facts.unset(table, ready.plan.stale_config))
