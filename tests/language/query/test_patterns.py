@@ -302,6 +302,7 @@ def test_contains_of_a_list_is_membership_and_of_text_a_part() -> None:
         ("coalesce($p.age, 0) + 1 > 2", "Bool"),
         ("coalesce($p.born, \"2000-01-01\") > date(\"1999-01-01\")", "Bool"),
         ("length($p.tags) = length($p.name)", "Bool?"),
+        ("length(coalesce($p.tags, [])) > 0", "Bool"),
         ("(-$p.age < 3)", "Bool?"),
         ('$p.name matches "^A.*n$"', "Bool"),
         ("$p != $f", "Bool"),

@@ -125,7 +125,8 @@ def test_merge_finds_a_node_by_its_key_and_an_edge_by_its_ends() -> None:
     node = one('merge Person { slug: "a" } set { name: coalesce(name, "new"), age: age + 1 } returning { slug, age }')
     assert isinstance(node, m.Merge)
     assert (settings(node.keys), settings(node.values)) == (["slug"], ["name", "age"])
-    assert node.row.nullable
+    (in_values,) = terms.variables_of(tuple(v.value for v in node.values))
+    assert (in_values.slot, in_values.nullable, node.row.nullable) == (node.row.slot, True, False)
     edge = one('merge Knows { from: "a", to: "b" } set { weight: 2.0 }')
     assert isinstance(edge, m.Merge)
     assert settings(edge.keys) == ["src", "dst"]

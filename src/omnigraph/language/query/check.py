@@ -213,6 +213,9 @@ class _Rows:
             stray = _stray(found, [])
             if stray is not None:
                 raise self.context.fail("T9", place, f"{_named(stray)} is not one of the columns to group by.")
+            if self.body.distinct and what == "order" and has_aggregate(found):
+                detail = "order can only use columns of return here: distinct keeps only the columns."
+                raise self.context.fail("T29", place, detail)
         elif _stray(found, []) is not None or has_aggregate(found):
             why = "distinct keeps only the columns" if self.body.distinct else "there are no groups"
             raise self.context.fail("T29", place, f"{what} can only use columns of return here: {why}.")

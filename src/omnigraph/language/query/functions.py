@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from omnigraph.language.query import tree
 from omnigraph.language.query.literals import date_of, datetime_of
 from omnigraph.language.query.ranking import RANKS, SEARCHES, rank, search
-from omnigraph.language.query.terms import Aggregate, Constant, Expression, Function, Object, PathOf
+from omnigraph.language.query.terms import (
+    Aggregate,
+    Bm25,
+    Constant,
+    Expression,
+    Function,
+    Fused,
+    Nearest,
+    Object,
+    PathOf,
+    walk,
+)
 from omnigraph.language.query.types import DATE, DATETIME, DURATION, F64, I64, STRING, Type, common, describe
 
 if TYPE_CHECKING:
@@ -140,8 +151,13 @@ def _aggregate(typer: Typer, e: tree.Call) -> Expression:
         return Aggregate("count", None, False, I64)
     if len(e.arguments) != 1:
         raise typer.fail("T8", e.place, f"{e.name} takes one argument, not {len(e.arguments)}.")
-    # A column that holds an aggregate is never the operand of another one, so aliases of such are refused here too.
-    operand = replace(typer, in_aggregate=True, outputs=False).read(e.arguments[0])
+    operand = replace(typer, in_aggregate=True).read(e.arguments[0])
+    # An alias may bring in what could not be written here.
+    for part in walk(operand):
+        if isinstance(part, Aggregate):
+            raise typer.fail("T9", e.arguments[0].place, f"{part.name} stands inside of another aggregate.")
+        if isinstance(part, Nearest | Bm25 | Fused):
+            raise typer.fail("T8", e.arguments[0].place, "A score can't be aggregated.")
     return Aggregate(e.name, operand, e.distinct, _aggregated(typer, e, operand))
 
 

@@ -338,8 +338,10 @@ def _ordered(
         ordered.append(ready)
         known.update((ready.source, ready.target))
     late = {v for clause in optional if isinstance(clause, Maybe) for v in clause.pattern.binds}
-    early = [c for c in rest if not late & set(variables_of(c))]
-    return [*ordered, *early, *optional, *(c for c in rest if c not in early)]
+    parts: tuple[list[Clause], list[Clause]] = ([], [])
+    for test in rest:
+        parts[not late.isdisjoint(variables_of(test))].append(test)
+    return [*ordered, *parts[0], *optional, *parts[1]]
 
 
 def _expand(block: Block, i: int, t: tree.Traversal) -> Expand:

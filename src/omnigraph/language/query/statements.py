@@ -87,7 +87,7 @@ def _merge(context: Context, s: tree.Merge, t: EntityType, row: Variable) -> Mer
     values = _settings(context, s.values, t, Typer(context, Scope(), "set", maybe), update=True)
     _check_required(context, t, (*keys, *values), s.place)
     _read_endpoints(context, t)
-    return Merge(context.entity(t), maybe, keys, values, _returning(context, s.returning, t, row))
+    return Merge(context.entity(t), row, keys, values, _returning(context, s.returning, t, row))
 
 
 def _check_required(context: Context, t: EntityType, values: Iterable[Setting], place: Place) -> None:

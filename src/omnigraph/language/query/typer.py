@@ -32,7 +32,6 @@ from omnigraph.language.query.terms import (
     Not,
     Object,
     Or,
-    Output,
     PathOf,
     Variable,
 )
@@ -65,7 +64,6 @@ class Typer:
     zone: Zone
     row: Variable | None = None
     aliases: Mapping[str, Expression] = field(default_factory=dict)
-    outputs: bool = False
     in_aggregate: bool = False
 
     def read(self, e: tree.Expression) -> Expression:
@@ -146,9 +144,7 @@ class Typer:
             code = "T11" if self.zone == "where" else "T6"
             return self.context.property(self.row, e.name, e.place, code)
         if e.name in self.aliases:
-            index = list(self.aliases).index(e.name)
-            found = self.aliases[e.name]
-            return Output(index, found.type) if self.outputs else found
+            return self.aliases[e.name]
         if self.zone in ("order", "having", "return"):
             detail = f"There is no column named {e.name} by `as`; a property is written $variable.{e.name}."
             raise self.context.fail("T6", e.place, detail, word=e.name, known=self.aliases)

@@ -124,6 +124,8 @@ def common(a: Type, b: Type) -> Type | None:
         return (b if a.kind == "Null" else a).null()
     if a == b or a.null() == b.null():
         return a.null(nullable)
+    if a.kind == b.kind == "List" and None in (a.item, b.item):
+        return (a if b.item is None else b).null(nullable)
     if a.is_integer and b.is_integer:
         return Type("I64", nullable)
     if a.is_number and b.is_number:
