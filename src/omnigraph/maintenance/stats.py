@@ -12,6 +12,7 @@ listing per table, whatever the number of rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -45,6 +46,7 @@ SMALL_MOST = 8
 DELETED_SHARE = 0.1
 DISK_SHARE = 4
 """A folder this many times as large as what is live in it is worth one as well."""
+_VERSION = re.compile(r"(^|/)_versions/\d+\.manifest$")
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,8 @@ def stats(door: Door, *, branch: str) -> GraphStats:
 
 
 def _versions(files: Sequence[StoredFile]) -> int:
-    return sum(f.path.endswith(".manifest") and "_versions/" in f.path for f in files)
+    """Files of versions that are in a table's history; detached ones, which optimize makes on its way, are not."""
+    return sum(_VERSION.search(f.path) is not None for f in files)
 
 
 def _commits(view: View, manifest: LanceDataset) -> int:

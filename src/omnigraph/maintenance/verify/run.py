@@ -31,7 +31,7 @@ from omnigraph.storage.records import Head
 
 IN_FLIGHT_S = 7 * 24 * 3600.0
 """How old a file must be before somebody who still prepares a write can't have made it."""
-_TASKS = "omnigraph.maintenance.verify."
+CHECK_INDEX = "omnigraph.maintenance.verify.indices:check_index"
 _GONE = frozenset(
     ("version_missing", "version_unreadable", "missing_file", "unreadable_data", "unreadable_blob", "index_unreadable")
 )
@@ -103,7 +103,7 @@ class _Job:
             self.checked |= {"rows": 0, "indices": 0, "index_questions": 0, "blobs": 0}
 
     def _run(self, work: str, tasks: list[dict[str, Any]], *, stage: str) -> list[Any]:
-        return self._runner.run(_TASKS + work, tasks, stage=stage)
+        return self._runner.run(f"omnigraph.maintenance.verify.{work}", tasks, stage=stage)
 
     def tables(self) -> Iterator[Finding]:
         by_root: dict[str, list[Line]] = {}
@@ -139,7 +139,7 @@ class _Job:
         entries = address_tasks(self._place, self._heads_lines, self._facts)
         for done in self._run("addresses:check_addresses", entries, stage="following row addresses") if entries else ():
             yield from map(finding_of, done["findings"])
-        for done in self._run("indices:check_index", tasks, stage="asking indices"):
+        for done in self._runner.run(CHECK_INDEX, tasks, stage="asking indices"):
             self.checked["index_questions"] += done["asked"]
             yield from map(finding_of, done["findings"])
 

@@ -1,0 +1,74 @@
+"""On an object store: found by listings, nothing is put, and what is gone is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+import omnigraph as og
+from omnigraph.maintenance.verify.run import scratch
+from omnigraph.pipeline.runner import LocalRunner
+from tests.faults.s3server import S3Server, World
+from tests.maintenance.verify import damage
+
+URI = "s3://graphs/g"
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with S3Server() as server:
+        variables = {"AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": server.endpoint}
+        for name, value in {**variables, "AWS_ACCESS_KEY_ID": "verify.test.0", "AWS_ALLOW_HTTP": "true"}.items():
+            monkeypatch.setenv(name, value)
+        yield server.add(World("verify"))
+
+
+def requests(world: World, graph: og.Graph, **options: bool) -> tuple[Counter[str], list[str]]:
+    """How many requests of each kind a run makes, and its findings."""
+    before = len(world.log)
+    result = og.open(graph.uri, engine="local").verify(**options)
+    news = world.log[before:]
+    assert [e.key for e in news if e.mutates] == [], "nothing is written"
+    return Counter(e.operation for e in news), [f.code for f in result.findings]
+
+
+def test_a_graph_in_a_bucket_is_checked_by_listings_and_never_written(world: World) -> None:
+    graph = og.init(URI, damage.SCHEMA)
+    for start in range(0, 24, 3):
+        graph.insert({"Person": [damage.person(i) for i in range(start, start + 3)]})
+    graph.delete({"Person": ["p003"]})
+    damage.index(graph, kinds={"Person": [("id", "BTREE"), ("bio", "INVERTED")]})
+    graph.create_branch("side")
+    graph.upsert({"Person": [damage.person(2)]}, branch="side")
+    damage.index(graph, "side", {"Person": [("id", "BTREE"), ("bio", "INVERTED")]})
+    quick, findings = requests(world, graph, quick=True)
+    assert findings == []
+    files = sum("/data/" in key or "/_indices/" in key for key in world.store.objects)
+    assert files > 20
+    assert quick["HEAD"] < files / 2, quick
+    _, findings = requests(world, graph, full=True)
+    assert findings == []
+
+    pin = damage.pin_of(graph, "Person")
+    lost = sorted(k for k in world.store.objects if k.endswith(".lance") and f"{pin.root}/data/" in k)[0]
+    kept = world.store.objects.pop(lost)
+    _, findings = requests(world, graph, quick=True)
+    assert set(findings) == {"missing_file"}
+    world.store.objects[lost] = kept
+    assert requests(world, graph, quick=True)[1] == []
+
+
+def test_scratch_files_lie_here_if_the_workers_do_and_are_gone_afterwards(world: World) -> None:
+    graph = og.init(URI, "node N { name: String @key }")
+
+    class Elsewhere(LocalRunner):
+        is_here = False
+
+    with scratch(graph._location, LocalRunner()) as staging:
+        assert staging.location.is_local
+    with scratch(graph._location, Elsewhere()) as staging:
+        staging.put("digests", b"x")
+        assert any("__staging" in key for key in world.store.objects)
+    assert not any("__staging" in key for key in world.store.objects)
