@@ -110,9 +110,18 @@ def _clause(clause: Clause) -> list[str]:
     if isinstance(clause, Traversal):
         return [_traversal(clause)]
     assert isinstance(clause, Filter)
-    # Without parentheses a condition that starts with a minus would go on from the clause before it.
     text = show_expression(clause.condition)
-    return [f"({text})" if text.startswith("-") else text]
+    return [f"({text})" if text.startswith("-") or _joins(clause.condition) else text]
+
+
+def _joins(e: Expression) -> bool:
+    """Would the condition, without parentheses, run on into the clause before or after it? Bare words do."""
+    first = last = e
+    while isinstance(first, Operation) and first.operator not in ("not", "negative"):
+        first = first.operands[0]
+    while isinstance(last, Operation) and last.operator not in ("is null", "is not null"):
+        last = last.operands[-1]
+    return isinstance(first, Name) or isinstance(last, Name)
 
 
 def _traversal(t: Traversal) -> str:
