@@ -7,10 +7,10 @@
     IVF_*       the vectors of rows that are there find themselves, distances are those of the stored vectors, and no
                 answer is short (vectors.py)
 
-A sample asks about some values that the table holds, the whole table by the index and by a scan. With `full` every
-value of every row is asked for, one group of fragments per task. Values are asked for in groups, ranges cover all that
-can be stored, so an entry under an old value shows as a row too many. Rows that an index does not cover are found by
-Lance without it, so a lag is no wrong answer.
+A sample asks about some values that the table holds, by the index and by a scan, and compares the rows of some
+fragments, of a small table of all. With `full` every value of every row is asked for, one group of fragments per task.
+Values are asked for in groups, and ranges cover all that can be stored, so an entry under an old value shows as a row
+too many. Rows that an index does not cover are found by Lance without it, so a lag is no wrong answer.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from omnigraph.storage.table import name_of
 
 SAMPLE_VALUES = 32
 SAMPLE_FRAGMENTS = 8
+SAMPLE_ROWS = 1_000_000
+"""Answers are compared within fragments of about so many rows: memory must not follow the table."""
 SAMPLE_PARTS = 4
 PARTS = 16
 BATCH_VALUES = 200
@@ -113,8 +115,8 @@ def _check_values(location: Location, line: Line, table: Any, task: Mapping[str,
         values = _all_values(line, table, column, fragments, is_list)
         turns, parts = FULL_TURNS, max(PARTS, -(-len(values) // BATCH_VALUES))
     else:
-        fragments = None
-        values = _some_values(line, table, column, is_list, chance)
+        fragments = _some_fragments(table, chance)
+        values = _some_values(line, table, column, fragments, is_list, chance)
         turns, parts = 1, SAMPLE_PARTS
     ask = _ask_labels(column) if is_list else _ask_values(column)
     filters = [ask(part) for _ in range(turns) for part in _parts(values, parts, chance)]
@@ -148,7 +150,7 @@ def _ranges(column: str, values: Sequence[str], count: int) -> Iterator[str]:
 
 
 def _compare(
-    location: Location, line: Line, table: Any, index: Mapping[str, Any], where: str, fragments: list[Any] | None
+    location: Location, line: Line, table: Any, index: Mapping[str, Any], where: str, fragments: list[Any]
 ) -> Iterator[Finding]:
     """The rows that the index finds and those that a scan finds must be the same."""
     by_index, by_scan = (_row_ids(table, index["column"], where, fragments, use) for use in (True, False))
@@ -166,7 +168,7 @@ def _compare(
             yield tell(code, line, f"{_named(index)} {text}", count=len(rows), examples=examples)
 
 
-def _row_ids(table: Any, column: str, where: str, fragments: list[Any] | None, use_index: bool) -> pa.Array:
+def _row_ids(table: Any, column: str, where: str, fragments: list[Any], use_index: bool) -> pa.Array:
     # The column is not read where the index answers: what it says is taken as it is, as a query takes it.
     scanner = table.scanner(columns=[], filter=where, fragments=fragments, with_row_id=True, use_scalar_index=use_index)
     found = scanner.to_table().column("_rowid").combine_chunks()
@@ -195,9 +197,23 @@ def _flat(batch: Any, column: str, is_list: bool) -> pa.Array:
     return pc.list_flatten(values) if is_list else values
 
 
-def _some_values(line: Line, table: Any, column: str, is_list: bool, chance: random.Random) -> list[str]:
-    """Values of rows spread over the whole table."""
+def _some_fragments(table: Any, chance: random.Random) -> list[Any]:
+    """All fragments of a table of up to SAMPLE_ROWS rows, of a larger one so many that they have as many."""
     fragments = table.get_fragments()
+    chosen: list[Any] = []
+    rows = 0
+    for fragment in chance.sample(fragments, len(fragments)):
+        if chosen and rows + fragment.metadata.physical_rows > SAMPLE_ROWS:
+            break
+        chosen.append(fragment)
+        rows += fragment.metadata.physical_rows
+    return chosen
+
+
+def _some_values(
+    line: Line, table: Any, column: str, fragments: list[Any], is_list: bool, chance: random.Random
+) -> list[str]:
+    """Values of rows spread over these fragments."""
     found = []
     for fragment in chance.sample(fragments, min(len(fragments), SAMPLE_FRAGMENTS)):
         offset = chance.randrange(max(1, fragment.count_rows() - SAMPLE_VALUES + 1))

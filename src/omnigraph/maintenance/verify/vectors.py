@@ -33,12 +33,12 @@ def check_vectors(line: Line, table: Any, task: Mapping[str, Any], *, named: str
     parts = stats.get("indices") or [{}]
     metric = str(parts[0].get("metric_type", "l2")).lower()
     probes = max([1, *(int(p.get("num_partitions", 1)) for p in parts)])
-    held = int(table.count_rows(f"`{column}` IS NOT NULL"))
+    some = table.scanner(columns=[], filter=f"`{column}` IS NOT NULL", with_row_id=True, limit=NEIGHBOURS).to_table()
     exact = str(task["index"]["kind"]) == "IVF_FLAT"
     for rows in _questions(table, column, task):
         for row_id, vector in zip(rows.column("_rowid").to_pylist(), _matrix(rows, column), strict=True):
             yield 1
-            yield from _ask(line, table, column, named, row_id, vector, metric, probes, held, exact)
+            yield from _ask(line, table, column, named, row_id, vector, metric, probes, some.num_rows, exact)
 
 
 def _questions(table: Any, column: str, task: Mapping[str, Any]) -> Iterator[pa.Table]:
@@ -71,12 +71,11 @@ def _ask(
     vector: np.ndarray,
     metric: str,
     probes: int,
-    held: int,
+    wanted: int,
     exact: bool,
 ) -> Iterator[Finding]:
     if metric == "cosine" and not np.any(vector):
         return  # no direction, no distance
-    wanted = min(NEIGHBOURS, held)
     question: dict[str, Any] = {"column": column, "q": vector, "k": wanted, "nprobes": probes}
     if not exact:
         question |= {"refine_factor": CANDIDATES, "ef": CANDIDATES * wanted}
