@@ -40,6 +40,9 @@ PRELOADED = (
     "snapshot",
     "transaction",
     "pipeline",
+    "index",
+    "maintenance",
+    "upkeep",
 )
 RECOVERY_ACTOR = "omnigraph:recovery"
 State = dict[str, dict[str, Any]]

@@ -105,6 +105,16 @@ def create_with_forks(place: Place) -> None:
         graph.upsert({"Person": [{"name": "anna", "age": 31}]}, branch="review")
 
 
+def create_drifted(place: Place) -> None:
+    """Two tables that somebody with a Lance client wrote to."""
+    from tests.maintenance import strangers
+
+    create_small(place)
+    with place.open() as graph:
+        strangers.opened(graph, "Note").delete("true")
+        strangers.update(graph, "Company", {"city": "'Chur'"}, "id = 'acme'")
+
+
 def create_due_for_table_fold(place: Place) -> None:
     """So many small writes that the next insert folds the fragments of its table, and records of commits into rows."""
     create_small(place)
@@ -306,6 +316,12 @@ def after_old_intent(state: State) -> State:
     from tests.storage.old_graphs import settled
 
     return ordered(settled(state, "forward"))
+
+
+def with_drift(state: State) -> None:
+    drop(state, "Note", lambda _: False)
+    put(state, "Company", "acme", {"name": "acme", "city": "Chur"})
+    committed(state)
 
 
 def with_branch(state: State) -> None:

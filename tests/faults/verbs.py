@@ -79,7 +79,7 @@ class Verb:
 TABLE_VERSION = r"/(nodes|edges)/[^/]+/(tree/[^/]+/)?_versions/\d+\.manifest$"
 GRAPH_VERSION = r"/__manifest/_versions/\d+\.manifest$"
 TICKET = r"/__recovery/[^/]+/\d+\.0\.json$"
-PLAN = r"/__recovery/.*plan"
+PLAN = r"/__recovery/.*\.plan\d+\.json$"
 POINTS = {
     "ticket": Point(TICKET, after=True, settles_to_new=False),
     "plan": Point(PLAN, after=True, settles_to_new=False),
@@ -138,6 +138,10 @@ VERBS: tuple[Verb, ...] = (
     person_verb("branch_write", on_review, "dora", start=create_with_forks, branch="review"),
     person_verb("fold_table", lambda g: g.insert(person("dora")), "dora", start=scenes.create_due_for_table_fold),
     person_verb("fold_manifest", lambda g: g.insert(person("dora")), "dora", start=scenes.create_due_for_manifest_fold),
+    graph_verb("repair", lambda g: g.repair(force=True, confirm=True), scenes.with_drift, scenes.create_drifted),
+    graph_verb(
+        "repair_discard", lambda g: g.repair(discard=True, confirm=True), scenes.committed, scenes.create_drifted
+    ),
     migration_verb("migrate_1", 1),
     migration_verb("migrate_2", 2),
     migration_verb("migrate_forward", 1, "forward"),

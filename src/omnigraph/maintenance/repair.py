@@ -10,9 +10,9 @@
 
 Keeps: what is published is exactly the version that was judged; what a stranger adds meanwhile is the next run's drift.
 Versions with a stamp of ours are never published: they are leftovers, which the next writer restores over. One table
-that is refused, or can't be read, does not stop the others. A crash before the plan is written leaves the drift as it
-was, one after it is settled forward by the next writer; where a discard was cut short between tables the drift is still
-there, with a Restore above it, and can be discarded again.
+that is refused does not stop the others; a store that fails stops the run before anything is published. A crash before
+the plan is written leaves the drift as it was, one after it is settled forward by the next writer; where a discard was
+cut short between tables the drift is still there, with a Restore above it, and can be discarded again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Any, Literal
 from omnigraph.commit.door import Door
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.stage import Prepared, TableWork, View
-from omnigraph.errors import OmnigraphError, StorageError, UnknownType, UsageError
+from omnigraph.errors import OmnigraphError, UnknownType, UsageError
 from omnigraph.maintenance.recover import recover, require_settled
 from omnigraph.maintenance.repair_changes import RowChanges, row_changes
-from omnigraph.maintenance.repair_judge import Judged, judge
+from omnigraph.maintenance.repair_judge import Judged, judge, judge_anyway
 from omnigraph.results import CommitInfo
 from omnigraph.storage import lancefs
-from omnigraph.storage.adopt import secure_version
+from omnigraph.storage.adopt import missing_files, secure_version
 
 REPAIR_ACTOR = "omnigraph:repair"
 PATIENCE_S = 2.0
@@ -153,7 +153,7 @@ def _row(judged: Judged, action: Action, error: str | None = None) -> TableRepai
 
 
 def _previewed(view: View, way: _Way) -> tuple[TableRepair, ...]:
-    return tuple(_preview(view, way, judge(view, type_id)) for type_id in way.chosen(view))
+    return tuple(_preview(view, way, judge_anyway(view, type_id)) for type_id in way.chosen(view))
 
 
 def _preview(view: View, way: _Way, judged: Judged) -> TableRepair:
@@ -165,8 +165,7 @@ def _preview(view: View, way: _Way, judged: Judged) -> TableRepair:
         return row
     t = view.schema.by_id[judged.table]
     try:
-        assert judged.newest is not None
-        return replace(row, changes=row_changes(view.open(t), judged.newest, t))
+        return replace(row, changes=row_changes(view.open(t), judged.head, t))
     except OmnigraphError as error:
         return replace(row, error=row.error or error.message)
 
@@ -201,13 +200,13 @@ class _Repair:
             return _row(judged, "none"), None
         if not self.way.may(judged):
             return _row(judged, "refused"), None
-        try:
-            if self.way.discard:
-                return _row(judged, "discarded"), _discarded(view, judged)
-            done: Action = "published" if judged.classification == "verified_maintenance" else "forced"
-            return _row(judged, done), _adopted(view, judged)
-        except StorageError as error:
-            return _row(judged, "refused", error.message), None
+        if self.way.discard:
+            return _row(judged, "discarded"), _discarded(view, judged)
+        missing = missing_files(view.tables.location, judged.pin, judged.head, old=judged.pinned)
+        if missing:
+            return _row(judged, "refused", f"{missing[0]}, which its newest version needs, {missing[1]}"), None
+        done: Action = "published" if judged.classification == "verified_maintenance" else "forced"
+        return _row(judged, done), _adopted(view, judged)
 
 
 def _summary(rows: Sequence[TableRepair]) -> dict[str, Any]:
@@ -225,16 +224,14 @@ def _summary(rows: Sequence[TableRepair]) -> dict[str, Any]:
 
 def _adopted(view: View, judged: Judged) -> TableWork:
     """HEAD as the pin: no step, the version is there already."""
-    assert judged.newest is not None
-    secure_version(view.tables.location, judged.pin, judged.newest, old=judged.pinned)
+    secure_version(view.tables.location, judged.pin, judged.head, old=judged.pinned)
     pin = judged.pin.at(judged.head_version)
-    return TableWork(pin=pin, source=judged.pin, steps=(), handle=judged.newest, adopts=True)
+    return TableWork(pin=pin, source=judged.pin, steps=(), handle=judged.head, adopts=True)
 
 
 def _discarded(view: View, judged: Judged) -> TableWork:
     """The pinned version once more, above the drift. It lands over anything, so what it makes is published."""
-    assert judged.newest is not None
     base = judged.pin.at(judged.head_version)
     operation = lancefs.operations().Restore(judged.pin.version)
     tx = lancefs.transaction(operation, read_version=judged.head_version)
-    return TableWork(pin=base, source=judged.pin, steps=(tx,), handle=judged.newest, adopts=True)
+    return TableWork(pin=base, source=judged.pin, steps=(tx,), handle=judged.head, adopts=True)

@@ -6,7 +6,7 @@ verified_maintenance  every operation is one that changes no row: fragment ids r
 suspicious            an operation changed rows, columns or settings, or may have: Append, Delete, Update, Merge,
                       Project, Restore, Overwrite, DataReplacement. UpdateConfig is here as well: it changes no row,
                       but it can tell Lance to collect versions, or change what a column's metadata means
-unverifiable          a transaction is missing, can't be read or has no name; or the pinned version itself is gone
+unverifiable          a transaction is missing or has no name; or the pinned version itself is gone
 
 `force` publishes suspicious and unverifiable drift, but never
 
@@ -56,23 +56,33 @@ class Judged:
     pinned: LanceDataset | None = None
 
     @property
+    def head(self) -> LanceDataset:
+        assert self.newest is not None, "a clean table has nothing to publish"
+        return self.newest
+
+    @property
     def comparable(self) -> bool:
         """Whether the rows of pin and HEAD can be compared."""
         return self.newest is not None and self.pinned is not None
 
 
 def judge(view: View, type_id: str) -> Judged:
-    """What fails while one table is looked at is told in its row: the others are judged all the same."""
+    """StorageError if the store fails: then nobody knows, and nothing may be published."""
     pin, key = view.pins[type_id], view.table_keys[type_id]
-    unknown = Judged(type_id, key, pin, pin.version, "unverifiable")
+    drift = _drift(view, type_id)
+    if drift is None:
+        return Judged(type_id, key, pin, _head_version(view, pin), "clean")
+    start = Judged(type_id, key, pin, drift.head_version, "unverifiable", operations=drift.operations)
+    return _judged(view, drift, start)
+
+
+def judge_anyway(view: View, type_id: str) -> Judged:
+    """For a preview: what fails while one table is looked at is told in its row, and the others are judged."""
     try:
-        drift = _drift(view, type_id)
-        if drift is None:
-            return replace(unknown, classification="clean", head_version=_head_version(view, pin))
-        unknown = replace(unknown, head_version=drift.head_version, operations=drift.operations)
-        return _judged(view, drift, unknown)
+        return judge(view, type_id)
     except OmnigraphError as error:
-        return replace(unknown, error=error.message)
+        pin = view.pins[type_id]
+        return Judged(type_id, view.table_keys[type_id], pin, pin.version, "unverifiable", error=error.message)
 
 
 def _head_version(view: View, pin: Pin) -> int:

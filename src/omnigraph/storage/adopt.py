@@ -7,11 +7,9 @@ the files of new indices and the version's own manifest are synced.
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.errors import StorageError
 from omnigraph.storage import durable
 from omnigraph.storage.history import fragments_json
 from omnigraph.storage.layout import Location
@@ -22,40 +20,48 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 
+def missing_files(
+    location: Location, pin: Pin, new: LanceDataset, *, old: LanceDataset | None
+) -> tuple[str, str] | None:
+    """The first file that the new version needs and that can't be had, and what is wrong with it; None if all is well.
+
+    `pin` names the line that both versions are of.
+    """
+    for base, name in _new_files(new, old):
+        root = _root(location, pin, new, base)
+        if root is None:
+            return name, "lies outside of the graph"
+        if not all_exist(location, [f"{root}/{name}"]):
+            return f"{root}/{name}", "is missing"
+    return None
+
+
 def secure_version(location: Location, pin: Pin, new: LanceDataset, *, old: LanceDataset | None) -> None:
-    """`pin` names the line that both versions are of. StorageError if the new version can't be relied on."""
-    files = _new_files(location, pin, new, old)
-    if not all_exist(location, files):
-        missing = next(f for f in files if not all_exist(location, [f]))
-        raise StorageError(doing=f"looking for the files of {pin.path}", detail=f"{missing} is missing")
-    if location.is_local:
-        paths = [location.join(f) for f in files]
-        paths += _new_index_files(location.join(pin.path), new, old)
-        durable.sync_files([*paths, durable.manifest_path(location.join(pin.path), int(new.version))])
+    """Sync what the new version added, on a local disk. Nothing of it is missing."""
+    if not location.is_local:
+        return
+    paths = [location.join(f"{_root(location, pin, new, base)}/{name}") for base, name in _new_files(new, old)]
+    paths += _new_index_files(location.join(pin.path), new, old)
+    durable.sync_files([*paths, durable.manifest_path(location.join(pin.path), int(new.version))])
 
 
-def _new_files(location: Location, pin: Pin, new: LanceDataset, old: LanceDataset | None) -> list[str]:
-    known = set() if old is None else {key for f in fragments_json(old) for key in _keys(f)}
-    found: list[str] = []
-    for fragment in fragments_json(new):
-        for key in _keys(fragment) - known:
-            kind, base_id, name = json.loads(key)
-            found.append(f"{_root(location, pin, new, base_id)}/{kind}/{name}")
-    return found
+def _new_files(new: LanceDataset, old: LanceDataset | None) -> list[tuple[int | None, str]]:
+    """Data and deletion files that only the new version has: base id, and the name below that base."""
+    known = set() if old is None else {file for f in fragments_json(old) for file in _files(f)}
+    found = {file for fragment in fragments_json(new) for file in _files(fragment)}
+    return sorted(found - known, key=str)
 
 
-def _keys(fragment: dict[str, Any]) -> set[str]:
-    """The fragment's files as texts: kind, base and name of each."""
-    found = {json.dumps(["data", file.get("base_id"), file["path"]]) for file in fragment["files"]}
+def _files(fragment: dict[str, Any]) -> set[tuple[int | None, str]]:
+    found = {(file.get("base_id"), f"data/{file['path']}") for file in fragment["files"]}
     deletion = fragment.get("deletion_file")
     if deletion:
-        name = os.path.basename(durable.deletion_path("", fragment["id"], deletion))
-        found.add(json.dumps(["_deletions", deletion.get("base_id"), name]))
+        found.add((deletion.get("base_id"), durable.deletion_path("", fragment["id"], deletion)))
     return found
 
 
-def _root(location: Location, pin: Pin, table: LanceDataset, base_id: int | None) -> str:
-    """The folder that a base stands for, relative to the graph."""
+def _root(location: Location, pin: Pin, table: LanceDataset, base_id: int | None) -> str | None:
+    """The folder that a base stands for, relative to the graph; None if it is none of the graph's."""
     if base_id is None:
         return pin.path
     inside = f"{location.uri}/"
@@ -63,7 +69,7 @@ def _root(location: Location, pin: Pin, table: LanceDataset, base_id: int | None
         path = str(base.path).rstrip("/")
         if base.id == base_id and path.startswith(inside):
             return path.removeprefix(inside)
-    raise StorageError(doing=f"looking for the files of {pin.path}", detail="they lie outside of the graph")
+    return None
 
 
 def _new_index_files(folder: str, new: LanceDataset, old: LanceDataset | None) -> list[str]:

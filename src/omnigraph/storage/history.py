@@ -1,7 +1,7 @@
 """The history of one table as its Lance transactions tell it: which operation made each version, and whose it was.
 
-A version whose transaction was collected or can't be read is a step all the same, without an operation: whoever
-judges a history must see where it has holes.
+A version that was collected, with its transaction, is a step all the same, without an operation: whoever judges a
+history must see where it has holes. A store that fails is no hole: then nobody knows, and StorageError says so.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def steps_above(table: LanceDataset, version: int) -> Iterator[Step]:
 
 
 def step_at(table: LanceDataset, version: int) -> Step:
+    """StorageError if the store fails, or what it holds can't be understood."""
     try:
         with lancefs.reading(f"reading the history of {table.uri}"):
             found = table.read_transaction(version)
@@ -50,8 +51,12 @@ def step_at(table: LanceDataset, version: int) -> Step:
             name = type(found.operation).__name__
             if name == _BARE:
                 name = RESERVE if _is_reservation(table, version) else UNKNOWN
-    except (StorageError, ValueError, KeyError, TypeError) as error:
-        return Step(version, None, error=f"version {version} has no readable transaction: {error}")
+    except (StorageError, ValueError) as error:
+        if lancefs.is_missing(error):
+            return Step(version, None, error=f"version {version} is gone, and its transaction with it")
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(doing=f"reading the history of {table.uri}", detail=str(error)) from error
     return Step(version, name, stamp=(found.transaction_properties or {}).get(lancefs.STAMP), body=found.operation)
 
 

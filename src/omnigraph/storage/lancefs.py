@@ -207,6 +207,11 @@ def commit(
     return done
 
 
+def is_missing(error: Exception) -> bool:
+    """Whether what the store said is that something is not there."""
+    return bool(_MISSING.search(str(error)))
+
+
 def stamp_of(table: LanceDataset, version: int) -> str | None:
     """The stamp of one version; None if it has none of ours or its transaction is gone."""
     try:
