@@ -32,7 +32,7 @@ from omnigraph.commit.request import Aborted, Busy, Outcome, Request, require_co
 from omnigraph.commit.stage import Operation, Prepared, View
 from omnigraph.commit.ticket import Ticket, Tickets
 from omnigraph.commit.turn import Turn
-from omnigraph.errors import StorageError, WriterBusy
+from omnigraph.errors import StorageError, UncoveredDrift, WriterBusy
 from omnigraph.storage import lancefs
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.objects import ControlObjects
@@ -127,7 +127,7 @@ class Door:
         turn: int,
     ) -> Outcome:
         if prepared is not None:
-            effect.require_no_drift(view, {t: view.pins[t] for t in prepared.healed if t in view.pins})
+            self._require_no_drift(view, {t: view.pins[t] for t in prepared.healed if t in view.pins})
         scope = operation.scope(view) | set(prepared.tables if prepared else ())
         self.observe("ticket")
         epoch = view.head.epoch + 1
@@ -141,6 +141,18 @@ class Door:
             return turn_taken.through(prepared)
         finally:
             self.tickets.rest(ticket)
+
+    def _require_no_drift(self, view: View, pins: Mapping[str, Pin]) -> None:
+        """Refuse drift before a ticket is taken, unless somebody is at work: what lies above a pin may be theirs.
+
+        It is looked at again under the ticket.
+        """
+        try:
+            effect.require_no_drift(view, pins)
+        except UncoveredDrift:
+            head = self.manifest.head(view.head.branch)
+            if head.epoch == view.head.epoch and self.tickets.holder(head.incarnation, head.epoch + 1) is None:
+                raise
 
     def _done_before(self, view: View, request: Request) -> Outcome | None:
         if request.operation_id is None:

@@ -4,6 +4,7 @@ Reading the versions above a pin, oldest first:
 
 * a stamp of an epoch that is decided, or of a ticket of this same epoch that was lost: a leftover, restored over
 * a stamp of a later epoch, or a Restore of this one by a claimant: I am the zombie, stop and ask
+* no stamp, but an operation that the plan of this epoch declared, because Lance takes no stamp for it: as if stamped
 * no stamp of ours: uncovered drift, which only `repair` may touch
 
 A Restore lands over anything. So the restored version becomes the base of the operation that does it, and is
@@ -12,18 +13,18 @@ published with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from omnigraph.commit.observe import Observer
 from omnigraph.commit.plan import Plan, PlannedTable
-from omnigraph.commit.stage import Prepared, View
+from omnigraph.commit.stage import Prepared, TableWork, View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Ticket
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed
 from omnigraph.storage import durable, lancefs
 from omnigraph.storage.edit import fragment_files
-from omnigraph.storage.history import steps_above
+from omnigraph.storage.history import step_at, steps_above
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import Tables
 
@@ -54,8 +55,13 @@ def _drift(view: View, pin: Pin, version: int) -> UncoveredDrift:
     )
 
 
-def heal(view: View, table: str, ticket: Ticket, *, attempt: int, observe: Observer) -> Pin:
-    """The version to build on: the pin, or a Restore of it when leftovers lie above it."""
+def heal(
+    view: View, table: str, ticket: Ticket, *, attempt: int, observe: Observer, declared: Sequence[str] = ()
+) -> Pin:
+    """The version to build on: the pin, or a Restore of it when leftovers lie above it.
+
+    `declared` are operations without a stamp that an earlier attempt under this ticket may have left.
+    """
     pin = view.pins[table]
     if not view.owns(pin) or view.tables.newest_version(pin) == pin.version:
         return pin
@@ -67,12 +73,19 @@ def heal(view: View, table: str, ticket: Ticket, *, attempt: int, observe: Obser
         return pin
     for version, text in above:
         stamp = Stamp.parse(text)
+        if stamp is None and is_declared(newest, version, declared):
+            continue
         if stamp is None:
             raise _drift(view, pin, version)
         mine = stamp.epoch == ticket.epoch and stamp.nonce == ticket.nonce
         if stamp.epoch > ticket.epoch or (mine and stamp.is_restore and stamp.step != f"r{ticket.claimant}"):
             raise Zombie(str(stamp))
     return restore(view, pin, ticket, attempt=attempt, newest_version=newest.version, observe=observe)
+
+
+def is_declared(table: Any, version: int, declared: Sequence[str]) -> bool:
+    """Whether an operation that a plan has declared made this version."""
+    return bool(declared) and step_at(table, version).operation in declared
 
 
 def restore(view: View, pin: Pin, ticket: Ticket, *, attempt: int, newest_version: int, observe: Observer) -> Pin:
@@ -114,7 +127,28 @@ def run_effects(prepared: Prepared, ticket: Ticket, *, attempt: int, observe: Ob
             handle = _commit(tables, handle, tx)
             if handle.version != work.pin.version + step + 1:
                 raise EffectMissed(f"{stamp} landed at {handle.version}")
+        if work.last is not None:
+            observe("effect")
+            handle = _run_unstamped(tables, work, handle)
         tables.keep(work.result, handle)
+
+
+def _run_unstamped(tables: Tables, work: TableWork, handle: Any) -> Any:
+    assert work.last is not None
+    before = handle.version
+    try:
+        done = work.last.run(handle)
+    except StorageError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise EffectMissed(str(error)) from error
+    found = tuple(step.operation for step in steps_above(done, before))
+    if found != work.last.operations:
+        raise EffectMissed(f"{work.last.operations} became {found}")
+    if tables.location.is_local:
+        uri = tables.location.join(work.pin.path)
+        durable.sync_files([durable.manifest_path(uri, v) for v in range(before + 1, done.version + 1)])
+    return done
 
 
 def _commit(tables: Tables, target: Any, tx: Any) -> Any:
@@ -139,6 +173,11 @@ def landed(tables: Tables, plan: Plan, ticket: Ticket) -> bool:
             version = planned.pin.version + step + 1
             if version > newest.version:
                 return False
+            unstamped = step - (planned.steps - len(planned.unstamped))
+            if unstamped >= 0:
+                if not is_declared(newest, version, planned.unstamped[unstamped : unstamped + 1]):
+                    return False
+                continue
             expected = Stamp(ticket.incarnation, ticket.epoch, plan.attempt, table, str(step), ticket.nonce)
             if lancefs.stamp_of(newest, version) != str(expected):
                 return False

@@ -16,8 +16,11 @@ from omnigraph.storage.records import Head, Pin, Record
 
 @dataclass(frozen=True)
 class PlannedTable:
+    """`unstamped` are the operations of the last of the steps, if these bear no stamp."""
+
     pin: Pin
     steps: int
+    unstamped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -31,17 +34,24 @@ class Plan:
         return self.record.parent == head.commit and self.record.epoch == head.epoch + 1
 
     def to_json(self) -> dict[str, Any]:
-        tables = {t: {"pin": p.pin.to_json(), "steps": p.steps} for t, p in self.tables.items()}
+        tables = {
+            t: {"pin": p.pin.to_json(), "steps": p.steps, "unstamped": list(p.unstamped)}
+            for t, p in self.tables.items()
+        }
         return {"attempt": self.attempt, "tables": tables, "record": self.record.to_json()}
 
     @staticmethod
     def of(attempt: int, tables: Mapping[str, TableWork], record: Record) -> Plan:
-        return Plan(attempt, {t: PlannedTable(work.pin, work.step_count) for t, work in tables.items()}, record)
+        planned = {t: PlannedTable(work.pin, work.step_count, work.unstamped) for t, work in tables.items()}
+        return Plan(attempt, planned, record)
 
     @staticmethod
     def read(body: Mapping[str, Any]) -> Plan | None:
         try:
-            tables = {t: PlannedTable(_pin(t, p["pin"]), int(p["steps"])) for t, p in body["tables"].items()}
+            tables = {
+                t: PlannedTable(_pin(t, p["pin"]), int(p["steps"]), tuple(p.get("unstamped", ())))
+                for t, p in body["tables"].items()
+            }
             return Plan(int(body["attempt"]), tables, Record.from_json(body["record"]))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             return None

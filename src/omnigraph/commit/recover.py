@@ -12,9 +12,10 @@ settles it the same way.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from omnigraph.commit.effect import EffectMissed, Zombie, landed, restore, secure_effects
+from omnigraph.commit.effect import EffectMissed, Zombie, is_declared, landed, restore, secure_effects
 from omnigraph.commit.observe import Observer
 from omnigraph.commit.plan import Plan
 from omnigraph.commit.publish import abort_record, publish
@@ -46,12 +47,14 @@ def settle(
     if head.epoch >= ticket.epoch:
         return manifest.outcome(ticket.incarnation, ticket.epoch)
     try:
-        for plan in map(Plan.read, tickets.plans(ticket) if may_forward else ()):
+        plans = [Plan.read(body) for body in tickets.plans(ticket)]
+        for plan in plans if may_forward else ():
             if plan is None or not plan.follows(head) or not manifest.has_schema(plan.record.schema):
                 continue
             if landed(view.tables, plan, ticket):
                 return _forward(manifest, view, ticket, plan, observe=observe)
-        return _back(manifest, view, ticket, observe=observe, reason=reason)
+        declared = [(t, p.unstamped) for plan in plans if plan is not None for t, p in plan.tables.items()]
+        return _back(manifest, view, ticket, observe=observe, reason=reason, declared=dict(declared))
     except (SwapLost, EffectMissed, Zombie):
         return None
 
@@ -67,7 +70,15 @@ def _forward(manifest: Manifest, view: View, ticket: Ticket, plan: Plan, *, obse
     return record
 
 
-def _back(manifest: Manifest, view: View, ticket: Ticket, *, observe: Observer, reason: str) -> Record:
+def _back(
+    manifest: Manifest,
+    view: View,
+    ticket: Ticket,
+    *,
+    observe: Observer,
+    reason: str,
+    declared: Mapping[str, Sequence[str]],
+) -> Record:
     restored: dict[str, Pin] = {}
     # A ticket that can't be read does not say which tables its owner touched: then all of them are fenced.
     tables = ticket.tables or tuple(view.pins)
@@ -76,7 +87,7 @@ def _back(manifest: Manifest, view: View, ticket: Ticket, *, observe: Observer, 
         if pin is None or not view.owns(pin):
             continue
         try:
-            restored[table] = _fence(view, pin, ticket, observe=observe)
+            restored[table] = _fence(view, pin, ticket, observe=observe, declared=declared.get(table, ()))
         except UncoveredDrift:
             continue
     record = abort_record(view.head, ticket, pins=view.pins, restored=restored, reason=reason)
@@ -85,11 +96,13 @@ def _back(manifest: Manifest, view: View, ticket: Ticket, *, observe: Observer, 
     return record
 
 
-def _fence(view: View, pin: Pin, ticket: Ticket, *, observe: Observer) -> Pin:
+def _fence(view: View, pin: Pin, ticket: Ticket, *, observe: Observer, declared: Sequence[str]) -> Pin:
     lancefs.mend_torn(view.tables.location, view.tables.location.join(pin.path), above=pin.version)
     newest = view.tables.newest(pin)
     for version, text in lancefs.stamps_above(newest, pin.version):
         stamp = Stamp.parse(text)
+        if stamp is None and is_declared(newest, version, declared):
+            continue
         if stamp is None:
             raise UncoveredDrift(table_key=pin.table, manifest_version=pin.version, lance_head_version=version)
         if stamp.epoch > ticket.epoch:

@@ -91,11 +91,23 @@ class View:
 
 
 @dataclass(frozen=True)
+class Unstamped:
+    """A call of Lance that commits by itself and takes no stamp. Its plan declares the operations it will be known by.
+
+    `run` gives the version that it has made.
+    """
+
+    operations: tuple[str, ...]
+    run: Callable[[LanceDataset], LanceDataset]
+
+
+@dataclass(frozen=True)
 class TableWork:
     """Steps on one table: where they go (`pin`, with the base version), and what was read there (`source`).
 
-    `later` are metadata-only steps that can be built only on the result of the steps before them. `adopts`: the base
-    lies on uncovered drift, which is what the operation is about; so that is neither refused nor restored over.
+    `later` are metadata-only steps that can be built only on the result of the steps before them. `last` comes after
+    all others. `adopts`: the base lies on uncovered drift, which is what the operation is about; so that is neither
+    refused nor restored over.
     """
 
     pin: Pin
@@ -104,10 +116,16 @@ class TableWork:
     handle: LanceDataset
     later: tuple[Callable[[LanceDataset], Transaction], ...] = ()
     adopts: bool = False
+    last: Unstamped | None = None
+
+    @property
+    def unstamped(self) -> tuple[str, ...]:
+        """The operations of the last steps, if these bear no stamp."""
+        return self.last.operations if self.last else ()
 
     @property
     def step_count(self) -> int:
-        return len(self.steps) + len(self.later)
+        return len(self.steps) + len(self.later) + len(self.unstamped)
 
     @property
     def result(self) -> Pin:

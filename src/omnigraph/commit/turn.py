@@ -135,7 +135,8 @@ class Turn:
             raise effect.Zombie(f"epoch {self.ticket.epoch} is decided")
         for table in prepared.healed if prepared else ():
             if table in view.pins:
-                pin = effect.heal(view, table, self.ticket, attempt=self.attempts, observe=door.observe)
+                left = prepared.tables[table].unstamped if prepared and self.attempts else ()
+                pin = effect.heal(view, table, self.ticket, attempt=self.attempts, observe=door.observe, declared=left)
                 if pin != view.pins[table]:
                     self.restored[table] = pin
         return door.view_on(self.request.branch, self.restored) if self.restored else view

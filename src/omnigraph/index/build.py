@@ -43,6 +43,11 @@ def trained_partitions(table: LanceDataset, name: str) -> int:
     return len(centroids_of(table, name))
 
 
+def shares_centroids(kind: str) -> bool:
+    """Whether segments of this kind are built on given centroids; others train by themselves, also what compresses."""
+    return kind in ("IVF_FLAT", "IVF_SQ")
+
+
 def outgrown(trained: int, rows: int) -> bool:
     return partitions(rows) >= RETRAIN_GROWTH * trained
 
@@ -79,26 +84,41 @@ def build_segment(
     name: str,
     fragments: Sequence[int],
     centroids: np.ndarray | None = None,
+    partitions: int | None = None,
 ) -> dict[str, Any]:
     """One segment over these fragments, as a JSON value: its files are written, checked and durable."""
     with lancefs.reading(f"building {name} of {pin.path}"):
         made = table.create_index_uncommitted(
-            column, kind, name=name, replace=True, fragment_ids=list(fragments), **_options(kind, centroids)
+            column,
+            kind,
+            name=name,
+            replace=True,
+            fragment_ids=list(fragments),
+            **_options(table, column, kind, centroids, partitions),
         )
         if kind == "INVERTED":
             # Without this step the segment commits, and every text query fails.
             made = table.merge_existing_index_segments([made])
     body = new_segment_json(made)
+    if set(body["fragments"]) != set(fragments):
+        raise ValueError(f"{kind} could not be trained on so few rows")
     secure_segment(location, pin, body)
     return body
 
 
-def _options(kind: str, centroids: np.ndarray | None) -> dict[str, Any]:
+def _options(
+    table: LanceDataset, column: str, kind: str, centroids: np.ndarray | None, partitions: int | None
+) -> dict[str, Any]:
     if kind == "INVERTED":
         return {"with_position": True}
-    if centroids is None:
-        return {}
-    import pyarrow as pa
+    if centroids is not None:
+        import pyarrow as pa
 
-    shared = pa.FixedSizeListArray.from_arrays(pa.array(centroids.ravel()), centroids.shape[1])
-    return {"metric": METRIC, "ivf_centroids": shared, "num_partitions": len(centroids)}
+        shared = pa.FixedSizeListArray.from_arrays(pa.array(centroids.ravel()), centroids.shape[1])
+        return {"metric": METRIC, "ivf_centroids": shared, "num_partitions": len(centroids)}
+    if partitions is None:
+        return {}
+    dimension = table.schema.field(column).type.list_size
+    parts = max(n for n in range(1, max(2, dimension // 8 + 1)) if dimension % n == 0)
+    quantised = {"num_sub_vectors": parts} if kind.endswith("PQ") else {}
+    return {"metric": METRIC, "num_partitions": partitions, **quantised}

@@ -21,7 +21,7 @@ ids a moved row has a new one, and only that last case is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -98,7 +98,9 @@ def plan_new(layout: Layout, *, property: str, column: str, name: str, kind: str
     )
 
 
-def plan_index(built: BuiltIndex, layout: Layout, *, property: str, whole: str | None = None) -> IndexPlan | None:
+def plan_index(
+    built: BuiltIndex, layout: Layout, *, property: str, whole: str | None = None, absorb: bool = True
+) -> IndexPlan | None:
     """What an index needs; None if it covers everything. `whole` is a reason to build all of it again."""
     over = {s.uuid: _after(s, layout) for s in built.segments}
     todo = set(layout.rows) - set().union(*over.values())
@@ -110,7 +112,7 @@ def plan_index(built: BuiltIndex, layout: Layout, *, property: str, whole: str |
     kept: dict[str, Set[int]] = {uuid: fragments for uuid, fragments in over.items() if uuid not in broken}
     uncovered = len(todo)
     todo = set(layout.rows) - set().union(*kept.values())
-    merged = _absorb(kept, todo, layout)
+    merged = _absorb(kept, todo, layout) if absorb else ()
     if not todo and not broken:
         return None
     reason, action = _told(broken, merged, uncovered, bool(kept))
@@ -172,17 +174,23 @@ def has_strays(segment: Segment, kind: str, layout: Layout) -> bool:
     return _overlaps(segment.fragments & layout.live, others, layout)
 
 
+def homes(built: Sequence[BuiltIndex]) -> Callable[[int], tuple[str | None, ...]]:
+    """The segment of each index that a fragment belongs to."""
+    found = [{n: s.uuid for s in index.segments for n in s.fragments} for index in built]
+    return lambda number: tuple(home.get(number) for home in found)
+
+
 def crossings(built: Sequence[BuiltIndex], layout: Layout, doomed: Set[str]) -> Callable[[int], tuple[str | None, ...]]:
     """What fragments have to have in common to be merged: the segments that are worth keeping.
 
     `doomed` are segments that will be built again anyway.
     """
-    homes: list[dict[int, str]] = []
-    for index in built:
-        if not _by_address(index.kind, layout):
-            keep = [s for s in index.segments if s.uuid not in doomed]
-            homes.append({n: s.uuid for s in keep for n in s.fragments})
-    return lambda number: tuple(home.get(number) for home in homes)
+    kept = [
+        replace(index, segments=tuple(s for s in index.segments if s.uuid not in doomed))
+        for index in built
+        if not _by_address(index.kind, layout)
+    ]
+    return homes(kept)
 
 
 def not_worth_keeping(built: Sequence[BuiltIndex], layout: Layout) -> set[str]:

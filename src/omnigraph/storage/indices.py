@@ -70,6 +70,11 @@ def built_indices(table: LanceDataset) -> list[BuiltIndex]:
     return sorted(found, key=lambda i: i.name)
 
 
+def fragment_reuse(table: LanceDataset) -> str | None:
+    """The uuid of the index through which others follow a compaction that left them alone, if there is one."""
+    return next((i.segments[0].uuid for i in table.describe_indices() if i.name == FRAGMENT_REUSE), None)
+
+
 def new_segment_json(segment: Any) -> dict[str, Any]:
     """A segment that `create_index_uncommitted` has built, as a JSON value."""
     details = segment.index_details
@@ -114,10 +119,12 @@ def exchange_segments(
     *,
     removed: Iterable[str],
     version: int,
+    ends_reuse: bool = False,
 ) -> Transaction:
     """The commit that makes new segments count and takes old ones, named by uuid, out of their indices.
 
-    `version` is the one that the new segments were built on: rows of later versions are none of theirs.
+    `version` is the one that the new segments were built on: rows of later versions are none of theirs. `ends_reuse`:
+    no segment that follows a compaction through the fragment-reuse index is left, and that goes as well.
     """
     from lance.dataset import Index
 
@@ -135,6 +142,9 @@ def exchange_segments(
         for s in index.segments
         if s.uuid in gone
     ]
+    reuse = fragment_reuse(table) if ends_reuse else None
+    if reuse is not None:
+        old.append(Index(reuse, FRAGMENT_REUSE, [], int(table.version), _bitmap(()), 0))
     made = [_new_segment(body, version=version) for body in new]
     operation = lancefs.operations().CreateIndex(made, old)
     return lancefs.transaction(operation, read_version=table.version)

@@ -12,12 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import unquote
 
+from omnigraph.errors import StorageError
 from omnigraph.storage import lancefs
 from omnigraph.storage.layout import Location
+from omnigraph.storage.objects import open_store
+from omnigraph.storage.versionfile import NotUnderstood, fragment_references, index_reference, parse_version
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 Kind = Literal["version", "transaction", "data", "deletion", "index", "torn", "detached", "half_written", "other"]
 
 ROWS_AT_ONCE = 200_000
+READS_AT_ONCE = 16
 TREE = "tree"
 _BRANCH_REFS, _TAG_REFS = "_refs/branches/", "_refs/tags/"
 _FOLDERS: dict[str, Kind] = {
@@ -40,9 +46,11 @@ _HINT = "_versions/latest_version_hint.json"
 _HALF_WRITTEN = re.compile(r"#\d+$|/\.tmp[^/]*$")
 
 
-@dataclass(frozen=True)
-class File:
-    """One file of a table folder. `line` is empty for the root, `tree/<fork>` for a fork."""
+class File(NamedTuple):
+    """One file of a table folder. `line` is empty for the root, `tree/<fork>` for a fork.
+
+    `version` is the number, if it is the file of a version.
+    """
 
     path: str
     size: int
@@ -51,7 +59,6 @@ class File:
     kind: Kind
     key: str
     version: int | None = None
-    """The number, if it is the file of a version."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +136,10 @@ def _file(name: str, size: int, modified_s: float, line: str, rest: str) -> File
             version = 2**64 - 1 - int(found[1])
         else:
             kind = _odd_version(rest)
-    elif _HALF_WRITTEN.search(name):
+    elif ("#" in name or "/.tmp" in name) and _HALF_WRITTEN.search(name):
         kind = "half_written"
-    prefix = name[: len(name) - len(rest)]
-    return File(name, size, modified_s, line, kind, prefix + _key(rest, kind), version)
+    key = name if kind not in ("data", "index") else _key(rest, kind, name[: len(name) - len(rest)])
+    return File(name, size, modified_s, line, kind, key, version)
 
 
 def _odd_version(rest: str) -> Kind:
@@ -145,13 +152,14 @@ def _odd_version(rest: str) -> Kind:
     return "half_written" if _HALF_WRITTEN.search(rest) else "other"
 
 
-def _key(rest: str, kind: Kind) -> str:
+def _key(rest: str, kind: Kind, prefix: str) -> str:
+    """The key of a file `rest` of the line below `prefix`. Names of indices are unique, whichever line they lie in."""
     parts = rest.split("/")
     if kind == "data" and len(parts) > 2:
-        return f"data/{parts[1]}.lance"
+        return f"{prefix}data/{parts[1]}.lance"
     if kind == "index" and len(parts) > 2:
         return f"_indices/{parts[1]}/"
-    return rest
+    return prefix + rest
 
 
 # ---- references ------------------------------------------------------------------------------------------------------
@@ -159,24 +167,119 @@ def _key(rest: str, kind: Kind) -> str:
 
 @dataclass
 class References:
-    """Which keys the versions that stay need, and which only those that go: with the newest of these."""
+    """Which keys the versions that stay need, and which those that go: with the newest of these, (line, version).
+
+    `every_index` says that it is not known which indices are needed: then all of them are.
+    """
 
     kept: set[str] = field(default_factory=set)
     removed: dict[str, tuple[str, int]] = field(default_factory=dict)
+    every_index: bool = False
 
-    def only_removed(self, key: str) -> tuple[str, int] | None:
-        """(line, version) that needed the key last, if no version that stays does."""
-        return None if key in self.kept else self.removed.get(key)
+    def needs(self, file: File) -> bool:
+        return file.key in self.kept or (self.every_index and file.kind == "index")
 
 
 def read_references(
     location: Location, folder: Folder, line: Line, *, going: Set[int], into: References, handle: Any = None
 ) -> None:
-    """Add what every version of one line refers to. Versions that are not in `going` stay, also ones made since."""
+    """Add what every version of one line refers to. Versions that are not in `going` stay, also ones made since.
+
+    All versions are read from their files, and the newest ones, above all that go, by Lance as well: what either of
+    them names is kept. If a file is not understood Lance is asked about all versions, and every index is kept, because
+    of a fork it does not name the indices that the fork has inherited. Of a line that goes as a whole, what can't be
+    understood is passed over: then its files count as unreferenced, and go when they are old.
+    """
+    if going >= set(line.versions):
+        with suppress(NotUnderstood):
+            _read_files(location, folder, line, set(line.versions), going, into)
+        return
     table = handle or lancefs.open_newest(location, location.join(folder.path, line.path).rstrip("/"))
+    above = max(going) + 1 if going else line.head
+    try:
+        _read_files(location, folder, line, set(line.versions), going, into)
+    except NotUnderstood:
+        above = 0
+        into.every_index = True
     with lancefs.reading(f"reading the versions of {folder.path}/{line.path}"):
-        for rows in _runs(table.tracked_files()):
+        for rows in _runs(table.tracked_files(min_version=above)):
             _add(rows, folder, line, going, into)
+
+
+def _read_files(
+    location: Location, folder: Folder, line: Line, versions: Set[int], going: Set[int], into: References
+) -> None:
+    """The same from the files of some versions. Fragments are understood once, in however many versions they are."""
+    stay: set[bytes] = set()
+    leave: dict[bytes, int] = {}
+    indices_stay: set[bytes] = set()
+    indices_leave: dict[bytes, int] = {}
+    bases: dict[int | None, str] = {None: f"{line.path}/" if line.path else ""}
+    kept, removed = into.kept, into.removed
+    for version, raw in _bodies(location, folder, line, versions):
+        found = parse_version(raw)
+        for base, uri in found.bases.items():
+            prefix = _prefix(uri, folder.path)
+            if bases.setdefault(base, prefix or "") != (prefix or "") or prefix is None:
+                raise NotUnderstood(f"base path {base} lies elsewhere")
+        transaction = None if found.transaction is None else f"{bases[None]}_transactions/{found.transaction}"
+        if version in going:
+            # Versions come in ascending order: the newest that has a fragment is noted last.
+            leave.update(dict.fromkeys(found.fragments, version))
+            indices_leave.update(dict.fromkeys(found.indices, version))
+            if transaction is not None:
+                removed[transaction] = (line.path, version)
+        else:
+            stay.update(found.fragments)
+            indices_stay.update(found.indices)
+            if transaction is not None:
+                kept.add(transaction)
+    try:
+        for raw in stay:
+            kept.update(bases[at] + path for at, path in fragment_references(raw))
+        kept.update(path for _, path in map(index_reference, indices_stay))
+        for raw, version in leave.items():
+            for at, path in fragment_references(raw):
+                removed[bases[at] + path] = (line.path, version)
+        for raw, version in indices_leave.items():
+            _, path = index_reference(raw)
+            removed[path] = (line.path, version)
+    except KeyError as error:
+        raise NotUnderstood(f"base path {error} is not named") from error
+
+
+def _bodies(location: Location, folder: Folder, line: Line, versions: Set[int]) -> Iterator[tuple[int, bytes]]:
+    """The files of these versions, oldest first. One that has been removed meanwhile refers to nothing."""
+    order = sorted(versions)
+    if location.is_local:
+        root = location.join(folder.path)
+        for version in order:
+            try:
+                with open(f"{root}/{line.versions[version].path}", "rb") as file:
+                    raw = file.read()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StorageError(doing=f"reading a version of {folder.path}", detail=str(error)) from error
+            yield version, raw
+        return
+    import obstore
+    from obstore.exceptions import BaseError
+
+    store = open_store(location, folder.path)
+
+    def read(version: int) -> bytes | None:
+        try:
+            return bytes(obstore.get(store, line.versions[version].path).bytes())
+        except FileNotFoundError:
+            return None
+        except (BaseError, OSError) as error:
+            raise StorageError(doing=f"reading a version of {folder.path}", detail=str(error)) from error
+
+    with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="omnigraph-versions") as pool:
+        for version, raw_or_none in zip(order, pool.map(read, order), strict=True):
+            if raw_or_none is not None:
+                yield version, raw_or_none
 
 
 def _runs(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
@@ -208,15 +311,15 @@ def _add(rows: pa.Table, folder: Folder, line: Line, going: Set[int], into: Refe
             continue  # a folder of somebody else: nothing there is ours to remove
         here = pc.equal(bases.indices, number)
         for path in pc.unique(rows["path"].filter(pc.and_(here, pc.invert(leaves)))).to_pylist():
-            into.kept.add(prefix + _key_of(path))
+            into.kept.add(_key_of(path, prefix))
         gone = rows.filter(pc.and_(here, leaves)).select(["path", "version"])
         newest = gone.group_by("path").aggregate([("version", "max")])
         for path, version in zip(newest["path"].to_pylist(), newest["version_max"].to_pylist(), strict=True):
-            into.removed[prefix + _key_of(path)] = (line.path, version)
+            into.removed[_key_of(path, prefix)] = (line.path, version)
 
 
-def _key_of(path: str) -> str:
-    return _key(path, _FOLDERS.get(path.partition("/")[0], "other"))
+def _key_of(path: str, prefix: str) -> str:
+    return _key(path, _FOLDERS.get(path.partition("/")[0], "other"), prefix)
 
 
 def _prefix(uri: str, folder: str) -> str | None:

@@ -124,6 +124,51 @@ def _rewrite_of(base: LanceDataset, groups: Sequence[Group]) -> Transaction:
     return lancefs.transaction(op.Rewrite(made, []), read_version=base.version)
 
 
+# ---- deferred --------------------------------------------------------------------------------------------------------
+
+DEFERRED = ("ReserveFragments", "Rewrite")
+"""The operations of Lance's own commit of a compaction, which takes no stamp."""
+
+
+def rewrite_deferred(location: Location, pin: Pin, table: LanceDataset, fragments: Sequence[int]) -> dict[str, Any]:
+    """The same as `rewrite`, for a commit that leaves indices alone: Lance's own result, as JSON."""
+    from lance.optimize import Compaction, CompactionTask
+
+    chosen = [table.get_fragment(number) for number in fragments]
+    rows = sum(f.metadata.num_rows for f in chosen)
+    with lancefs.reading(f"rewriting fragments of {pin.path}"):
+        task = _task(Compaction, table, _deferred(max(rows, 1)))
+        task["task"]["fragments"] = [f.metadata.to_json() for f in chosen]
+        done: dict[str, Any] = json.loads(CompactionTask.from_json(json.dumps(task)).execute(table).json())
+    if location.is_local:
+        durable.sync_files(durable.new_files(location.join(pin.path), done["new_fragments"]))
+    return done
+
+
+def commit_deferred(table: LanceDataset, results: Sequence[Mapping[str, Any]]) -> LanceDataset:
+    """Lance's own commit: it reserves ids, and notes in the fragment-reuse index where every row went."""
+    from lance.optimize import Compaction, RewriteResult
+
+    handle = table.checkout_version(table.version)
+    Compaction.commit(handle, [RewriteResult.from_json(json.dumps(r)) for r in results], _deferred(1))
+    return handle
+
+
+def _deferred(target_rows: int) -> dict[str, Any]:
+    return {"target_rows_per_fragment": target_rows, "num_threads": 1, "defer_index_remap": True}
+
+
+def untouched(now: LanceDataset, old: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether all these fragments are in `now` what they were, with the same rows."""
+    current = _metadata(now)
+    return all(
+        int(o["id"]) in current
+        and _files(current[int(o["id"])]) == _files(o)
+        and _deletion(current[int(o["id"])]) == _deletion(o)
+        for o in old
+    )
+
+
 # ---- replay ----------------------------------------------------------------------------------------------------------
 
 

@@ -133,7 +133,9 @@ def test_coverage_is_full_again_after_appends_without_building_everything_anew(g
 def _people_table(rows: int) -> Any:
     import pyarrow as pa
 
-    return pa.table({"name": [f"p{i}" for i in range(rows)], "age": pa.array([i % 10 for i in range(rows)], pa.int32())})
+    return pa.table(
+        {"name": [f"p{i}" for i in range(rows)], "age": pa.array([i % 10 for i in range(rows)], pa.int32())}
+    )
 
 
 def test_blob_tables_are_compacted_like_others_and_null_is_not_empty(tmp_path: Path) -> None:
@@ -279,7 +281,9 @@ def test_a_vector_index_without_vectors_is_pending_and_the_others_are_built_in_o
 def test_an_index_declared_after_the_data_is_built(graph: og.Graph) -> None:
     people(graph, 0, 20)
     graph.optimize()
-    graph.apply_schema(SCHEMA.replace("since: I32?", "since: I32? @index").replace("City { name", "City { zip: I32? @index  name"))
+    graph.apply_schema(
+        SCHEMA.replace("since: I32?", "since: I32? @index").replace("City { name", "City { zip: I32? @index  name")
+    )
     graph.insert({"City": [{"name": "Bern", "zip": 3000}]})
     graph.optimize()
     assert ("zip", "BTREE") in {(i.column, i.kind) for i in built_indices(opened(graph, "City"))}
@@ -491,7 +495,9 @@ def test_lance_still_wants_a_full_text_segment_merged_before_it_is_committed(wor
     table = lance.dataset(opened(worn, "Person").uri)
     made = table.create_index_uncommitted("name", "INVERTED", name="t", fragment_ids=[0], with_position=True)
     operation = lancefs.operations().CreateIndex([made], [])
-    private = lance.LanceDataset.commit(table, lancefs.transaction(operation, read_version=table.version), detached=True)
+    private = lance.LanceDataset.commit(
+        table, lancefs.transaction(operation, read_version=table.version), detached=True
+    )
     from lance.query import MatchQuery
 
     with pytest.raises((OSError, ValueError, RuntimeError)):

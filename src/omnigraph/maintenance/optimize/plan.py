@@ -16,13 +16,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.stage import View
-from omnigraph.index.build import VECTORS_LEAST, outgrown, trained_partitions, vector_kind
+from omnigraph.errors import UsageError
+from omnigraph.index.build import (
+    VECTORS_LEAST,
+    outgrown,
+    partitions,
+    shares_centroids,
+    trained_partitions,
+    vector_kind,
+)
 from omnigraph.index.declared import DeclaredIndex, declared
 from omnigraph.index.segments import (
     IndexPlan,
     Layout,
     broken_by,
     crossings,
+    homes,
     not_worth_keeping,
     plan_index,
     plan_new,
@@ -40,7 +49,7 @@ from omnigraph.maintenance.optimize.model import (
 )
 from omnigraph.storage import facts, lancefs
 from omnigraph.storage.facts import Fragment
-from omnigraph.storage.indices import BuiltIndex, built_indices
+from omnigraph.storage.indices import BuiltIndex, built_indices, fragment_reuse
 from omnigraph.storage.rewrite import first_new_id
 from omnigraph.storage.table import name_of
 
@@ -54,6 +63,9 @@ DELETED_SHARE = 0.1
 
 def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
     """Nothing is changed. The plan belongs to exactly this state."""
+    if options.defer_index_remap and view.manifest.stable_row_ids():
+        detail = "defer_index_remap is for graphs that were made with row ids by address (--row-ids address)."
+        raise UsageError(detail=detail)
     wanted = chosen(view.table_keys, options.tables)
     types = sorted((view.schema.by_id[t] for t in wanted), key=lambda t: (t.kind != "node", t.name))
     drafts = [_draft(view, t, options) for t in types]
@@ -85,7 +97,8 @@ def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
     with lancefs.reading(f"planning {t.key}"):
         fragments = facts.fragments_of(table)
         stale = facts.stale_settings(table)
-        bins = () if drift else _bins(table, fragments, options.target_rows_per_fragment)
+        in_window = not table.has_stable_row_ids and fragment_reuse(table) is not None
+        bins = () if drift else _bins(table, fragments, options)
     return TablePlan(
         table=t.id,
         table_key=t.key,
@@ -97,16 +110,20 @@ def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
         bins=bins,
         stale_config=stale,
         skipped=None if drift is None else DRIFT,
+        deferred=options.defer_index_remap,
+        drain=in_window and not options.defer_index_remap,
     )
 
 
-def _bins(table: LanceDataset, fragments: Sequence[Fragment], target: int) -> tuple[Bin, ...]:
+def _bins(table: LanceDataset, fragments: Sequence[Fragment], options: OptimizeOptions) -> tuple[Bin, ...]:
     """Merge within index segments that are worth keeping, across those that have to be built again."""
-    first = first_new_id(table)
+    first, target = first_new_id(table), options.target_rows_per_fragment
     bins = plan_bins(fragments, target, first_id=first)
     built = built_indices(table) if bins else []
     if not built:
         return bins
+    if options.defer_index_remap:
+        return plan_bins(fragments, target, first_id=first, common=homes(built))
     plain = layout_of(table, ())
     doomed = not_worth_keeping(built, plain)
     while True:
@@ -183,14 +200,14 @@ def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: Op
         return draft
     t = view.schema.by_id[draft.table]
     table = view.open(t)
-    layout = layout_of(table, bins)
+    layout = layout_of(table, bins, deferred=draft.deferred)
     indexes: list[IndexPlan] = []
     pending: list[PendingIndex] = []
     with lancefs.reading(f"planning {t.key}"):
         built = built_indices(table)
         for want in declared(t) if layout.rows else ():
             found = _matching(want, built)
-            one = _extended(table, found, want.property, layout) if found else _missing(table, want, layout, draft.rows)
+            one = _extended(table, found, want.property, layout, draft) if found else _missing(table, want, layout)
             if isinstance(one, PendingIndex):
                 pending.append(one)
             elif one is not None:
@@ -198,7 +215,7 @@ def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: Op
         declared_ones = {found.name for want in declared(t) if (found := _matching(want, built))}
         for other in built:
             if other.name not in declared_ones and layout.rows:
-                one = _extended(table, other, other.column, layout)
+                one = _extended(table, other, other.column, layout, draft)
                 indexes += [one] if one is not None else []
     return replace(
         draft,
@@ -210,14 +227,16 @@ def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: Op
     )
 
 
-def layout_of(table: LanceDataset, bins: Sequence[Bin]) -> Layout:
+def layout_of(table: LanceDataset, bins: Sequence[Bin], *, deferred: bool = False) -> Layout:
+    """`deferred`: Lance itself chooses the ids of new fragments, and segments follow them."""
     fragments = {f.id: f.rows for f in facts.fragments_of(table)}
     ids = facts.RowIds(table)
     gone = {number for one in bins for number in one.fragments}
-    rows = {n: r for n, r in fragments.items() if n not in gone} | {b.new_id: b.rows for b in bins if b.rows}
+    rows = {n: r for n, r in fragments.items() if n not in gone}
+    new = {} if deferred else {b.new_id: b.rows for b in bins if b.rows}
     return Layout(
-        rows=rows,
-        members={b.new_id: b.fragments for b in bins},
+        rows=rows | new,
+        members={} if deferred else {b.new_id: b.fragments for b in bins},
         worn=frozenset(b.new_id for b in bins if b.deleted),
         live=frozenset(fragments),
         stable=bool(table.has_stable_row_ids),
@@ -231,19 +250,25 @@ def _matching(want: DeclaredIndex, built: Sequence[BuiltIndex]) -> BuiltIndex | 
     return next((b for b in built if b.column == want.column and b.kind.startswith(want.kind)), None)
 
 
-def _extended(table: LanceDataset, built: BuiltIndex, of: str, layout: Layout) -> IndexPlan | None:
-    found = plan_index(built, layout, property=of)
+def _extended(table: LanceDataset, built: BuiltIndex, of: str, layout: Layout, draft: TablePlan) -> IndexPlan | None:
+    whole = "it ends the deferred remap" if draft.drain else None
+    found = plan_index(built, layout, property=of, whole=whole, absorb=not draft.deferred)
     if found is None or not built.kind.startswith("IVF"):
         return found
     trained = trained_partitions(table, built.name)
-    if outgrown(trained, sum(layout.rows.values())):
-        whole = plan_index(built, layout, property=of, whole=f"it has outgrown its {trained} partitions")
-        assert whole is not None
-        return replace(whole, options={"vectors": sum(layout.rows.values())})
-    return replace(found, options={"centroids_of": built.name})
+    rows = sum(layout.rows.values())
+    if outgrown(trained, rows) and not draft.deferred:
+        found = plan_index(built, layout, property=of, whole=f"it has outgrown its {trained} partitions")
+        assert found is not None
+        trained = partitions(rows)
+        if shares_centroids(built.kind):
+            return replace(found, options={"vectors": rows})
+    if shares_centroids(built.kind):
+        return replace(found, options={"centroids_of": built.name})
+    return replace(found, options={"partitions": trained})
 
 
-def _missing(table: LanceDataset, want: DeclaredIndex, layout: Layout, rows: int) -> IndexPlan | PendingIndex:
+def _missing(table: LanceDataset, want: DeclaredIndex, layout: Layout) -> IndexPlan | PendingIndex:
     if want.kind != "IVF":
         return plan_new(layout, property=want.property, column=want.column, name=want.name, kind=want.kind)
     vectors = table.count_rows(f"{name_of(want.column)} IS NOT NULL")

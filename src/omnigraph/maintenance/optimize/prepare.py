@@ -46,6 +46,8 @@ class Ready:
     then: LanceDataset
     private: LanceDataset
     groups: list[Group] = field(default_factory=list)
+    results: list[dict[str, Any]] = field(default_factory=list)
+    """Of a deferred rewrite: what Lance's own commit takes."""
     segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """New segments by the name of their index."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -126,10 +128,14 @@ class Preparation:
             }
             for ready, one in todo
         ]
-        done = self._runner.run(f"{WORK}:rewrite_fragments", tasks, stage="rewriting fragments")
+        deferred = any(ready.plan.deferred for ready in wave)
+        name = "rewrite_deferred" if deferred else "rewrite_fragments"
+        done = self._runner.run(f"{WORK}:{name}", tasks, stage="rewriting fragments")
         for (ready, _), found in zip(todo, done, strict=True):
             if "failed" in found:
                 ready.error = found["failed"]
+            elif deferred:
+                ready.results.append(found["result"])
             else:
                 ready.groups.append(Group(tuple(found["old"]), found["new"]))
         for ready in wave:
@@ -168,7 +174,9 @@ class Preparation:
             "fragments": list(fragments),
             "rows": share or index.rows // max(1, len(index.build)),
         }
-        if "centroids_of" in index.options:
+        if "partitions" in index.options:
+            task["partitions"] = index.options["partitions"]
+        elif "centroids_of" in index.options:
             task["centroids"] = {"of": index.options["centroids_of"], "version": ready.pin.version}
         elif (ready.plan.table, index.name) in trained:
             task["centroids"] = trained[(ready.plan.table, index.name)]

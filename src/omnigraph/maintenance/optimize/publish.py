@@ -17,13 +17,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.commit.stage import Prepared, TableWork, View
+from omnigraph.commit.stage import Prepared, TableWork, Unstamped, View
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.optimize.prepare import Ready
 from omnigraph.storage import facts
 from omnigraph.storage.indices import built_indices, exchange_segments
 from omnigraph.storage.records import Pin
-from omnigraph.storage.rewrite import Group, Replayer, changed_fields, commit_of
+from omnigraph.storage.rewrite import (
+    DEFERRED,
+    Group,
+    Replayer,
+    changed_fields,
+    commit_deferred,
+    commit_of,
+    untouched,
+)
 
 if TYPE_CHECKING:
     from lance import LanceDataset, Transaction
@@ -80,6 +88,8 @@ class PublishOptimized:
         if not self._indices_are_known(ready, now):
             self.changed.add(table)
             return None
+        if ready.results:
+            return _deferred_work(view, table, ready, base, now)
         replayer = ready.replayer = ready.replayer or Replayer(
             view.tables.location, ready.pin, ready.then, ready.private
         )
@@ -114,13 +124,26 @@ class PublishOptimized:
         return all(found.get(i.name, ()) == i.known for i in ready.plan.indexes)
 
 
+def _deferred_work(view: View, table: str, ready: Ready, base: Pin, now: LanceDataset) -> tuple[TableWork, Done] | None:
+    """Lance's own commit, of the rewrites whose fragments nobody has touched since."""
+    usable = [r for r in ready.results if untouched(now, r["original_fragments"])]
+    if not usable:
+        return None
+    last = Unstamped(DEFERRED, lambda handle: commit_deferred(handle, usable))
+    work = TableWork(pin=base, source=view.pins[table], steps=(), handle=now, last=last)
+    every, removed = (sum(len(r["original_fragments"]) for r in rs) for rs in (ready.results, usable))
+    return work, Done(removed, len(usable), 0, 0, every - removed)
+
+
 def _removed(ready: Ready, now: LanceDataset) -> list[str]:
-    """Segments that go. Of an index that could not be built, only those that a rewrite would leave half-covered."""
+    """Segments that go. Of an index that could not be built, those that a rewrite would leave half-covered; all of
+    them if they would be left without the reuse index that they need.
+    """
     rewritten = {int(o["id"]) for group in ready.groups for o in group.old}
     gone = [uuid for index in ready.plan.indexes if index.name not in ready.failed for uuid in index.remove]
     for index in built_indices(now):
         if index.name in ready.failed:
-            gone += [s.uuid for s in index.segments if s.fragments & rewritten]
+            gone += [s.uuid for s in index.segments if ready.plan.drain or s.fragments & rewritten]
     return gone
 
 
@@ -148,9 +171,12 @@ def _steps(
     steps: list[Step] = []
     if ready.plan.stale_config:
         steps.append(lambda table: facts.unset(table, ready.plan.stale_config))
-    if segments or removed:
+    drained = ready.plan.drain
+    if segments or removed or drained:
         version = int(ready.then.version)
-        steps.append(lambda table: exchange_segments(table, segments, removed=removed, version=version))
+        steps.append(
+            lambda table: exchange_segments(table, segments, removed=removed, version=version, ends_reuse=drained)
+        )
     if groups:
         steps.append(lambda table: commit_of(table, groups))
     return steps

@@ -68,6 +68,11 @@ class Optimize:
             rounds += 1
             view = self._door.view(self._branch) if given is None else self._planned_view(given)
             work = plan(view, options) if given is None else given
+            if work.options.defer_index_remap:
+                # Lance refuses a compaction that was prepared before an index changed: what is uncovered comes first.
+                self._round(view, _only(work, indexes=True), deadline)
+                view = self._door.view(self._branch)
+                work = _only(plan(view, options), indexes=False)
             again = self._round(view, work, deadline)
             if not again or given is not None:
                 break
@@ -164,6 +169,12 @@ class Optimize:
             bytes_after=sum(f.size_bytes for f in facts.fragments_of(after)),
             seconds=time.monotonic() - began,
         )
+
+
+def _only(work: OptimizePlan, *, indexes: bool) -> OptimizePlan:
+    """The part of a plan that is about indices, or the one that is about fragments."""
+    tables = [replace(t, bins=()) if indexes else replace(t, indexes=(), stale_config=()) for t in work.tables]
+    return replace(work, tables=tuple(tables))
 
 
 def _untouched(t: TablePlan) -> TableResult:

@@ -14,10 +14,9 @@ import numpy as np
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.index import build
 from omnigraph.pipeline.bulk.staging import Staging
-from omnigraph.storage import lancefs
+from omnigraph.storage import lancefs, rewrite
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import Pin
-from omnigraph.storage.rewrite import rewrite
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -50,8 +49,18 @@ def rewrite_fragments(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rewrite_fragments(task: Mapping[str, Any]) -> dict[str, Any]:
     location, pin, table = _opened(task)
-    group = rewrite(location, pin, table, task["fragments"], new_id=task["new_id"])
+    group = rewrite.rewrite(location, pin, table, task["fragments"], new_id=task["new_id"])
     return {"old": group.old, "new": group.new, "rows_done": task["rows"], "bytes_done": task["read_bytes"]}
+
+
+def rewrite_deferred(task: Mapping[str, Any]) -> dict[str, Any]:
+    return _valued(_rewrite_deferred, task)
+
+
+def _rewrite_deferred(task: Mapping[str, Any]) -> dict[str, Any]:
+    location, pin, table = _opened(task)
+    made = rewrite.rewrite_deferred(location, pin, table, task["fragments"])
+    return {"result": made, "rows_done": task["rows"], "bytes_done": task["read_bytes"]}
 
 
 def train_centroids(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,6 +89,7 @@ def _build_segment(task: Mapping[str, Any]) -> dict[str, Any]:
         name=task["name"],
         fragments=task["fragments"],
         centroids=_centroids(task),
+        partitions=task.get("partitions"),
     )
     return {"segment": made, "rows_done": task["rows"]}
 
