@@ -268,6 +268,7 @@ def test_a_vector_index_without_vectors_is_pending_and_the_others_are_built_in_o
     row = result.table("node:All")
     assert [(p.property, p.kind, p.reason) for p in row.pending_indexes] == [("vec", "IVF", "no vectors yet")]
     assert row.error is None
+    assert row.coverage_after == 1.0
     assert len(graph.commits()) == before + 1
     assert len(built_indices(opened(graph, "All"))) == 12
     assert graph.optimize().commit is None

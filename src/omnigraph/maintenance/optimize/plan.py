@@ -222,7 +222,7 @@ def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: Op
         bins=tuple(bins),
         indexes=tuple(indexes),
         pending_indexes=tuple(pending),
-        coverage=coverage_of(t, built, {f.id: f.rows for f in facts.fragments_of(table)}),
+        coverage=coverage_of(t, built, {f.id: f.rows for f in facts.fragments_of(table)}, pending),
         left_fragments=sum(len(b.fragments) for b in draft.bins) - sum(len(b.fragments) for b in bins),
     )
 
@@ -296,9 +296,15 @@ def _cut_indexes(tables: Sequence[TablePlan], options: OptimizeOptions) -> list[
     return found
 
 
-def coverage_of(t: EntityType, built: Sequence[BuiltIndex], rows: dict[int, int]) -> float:
-    """The share of rows that the declared indices cover, all of them taken together; 1 for an empty table."""
-    wants = declared(t)
+def coverage_of(
+    t: EntityType, built: Sequence[BuiltIndex], rows: dict[int, int], pending: Sequence[PendingIndex]
+) -> float:
+    """The share of rows that the declared indices cover, all of them together, but for those that can't be built yet.
+
+    1 for an empty table.
+    """
+    waiting = {(p.property, p.kind) for p in pending}
+    wants = [w for w in declared(t) if (w.property, w.kind) not in waiting]
     every = sum(rows.values()) * len(wants)
     covered = 0
     for want in wants:

@@ -208,7 +208,7 @@ def _committed(view: View, ready: Ready, result: TableResult, done: Done) -> Tab
         manifest_version=pin.version,
         lance_head_version=pin.version,
         bytes_after=sum(f.size_bytes for f in fragments),
-        coverage_after=coverage_of(t, built_indices(table), {f.id: f.rows for f in fragments}),
+        coverage_after=coverage_of(t, built_indices(table), {f.id: f.rows for f in fragments}, ready.pending),
         indexes_built=done.segments,
         rows_replayed=done.replayed,
         left_fragments=result.left_fragments + done.left_fragments,
