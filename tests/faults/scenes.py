@@ -65,10 +65,18 @@ class Place:
 
         return omnigraph.open(self.uri, storage_options=self.options, observer=self.observer)
 
-    def init(self, schema: str) -> Any:
+    def init(self, schema: str, *, row_ids: Literal["stable", "address"] = "stable") -> Any:
         import omnigraph
 
-        return omnigraph.init(self.uri, schema, storage_options=self.options, observer=self.observer)
+        return omnigraph.init(
+            self.uri, schema, storage_options=self.options, observer=self.observer, row_ids=row_ids
+        )
+
+
+def cleanup_and_write(graph: Any) -> None:
+    """Nobody who reads notices a cleanup: the write behind it tells how far it came."""
+    graph.cleanup(keep=1, confirm=True)
+    graph.upsert({"Person": [{"name": "dora", "age": 50}]})
 
 
 # ---- starts ----------------------------------------------------------------------------------------------------------
@@ -103,6 +111,17 @@ def create_with_forks(place: Place) -> None:
     create_with_branch(place)
     with place.open() as graph:
         graph.upsert({"Person": [{"name": "anna", "age": 31}]}, branch="review")
+
+
+def create_with_history(place: Place) -> None:
+    """Versions that nobody needs, a branch that stands on an old one, and forks of a living and of a deleted one."""
+    create_with_forks(place)
+    with place.open() as graph:
+        for age in range(3):
+            graph.upsert({"Person": [{"name": "ben", "age": 50 + age}], "Company": [{"name": "acme"}]})
+        graph.create_branch("gone")
+        graph.upsert({"Person": [{"name": "gone"}]}, branch="gone")
+        graph.delete_branch("gone")
 
 
 def create_drifted(place: Place) -> None:
@@ -217,7 +236,10 @@ def committed(state: State, *, branch: str = "main", times: int = 1) -> None:
 
 
 def add_person(state: State, name: str, age: int | None = None, *, branch: str = "main") -> None:
+    """No index covers the row yet, where there are indices."""
     put(state, "Person", name, {"name": name, "age": age}, branch=branch)
+    indices = state[branch].get("indices", {}).get("Person", {})
+    indices.update({index: uncovered + 1 for index, uncovered in indices.items()})
     committed(state, branch=branch)
 
 

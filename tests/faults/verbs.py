@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tests.faults import scenes
+from tests.faults import scenes, worn
 from tests.faults.scenes import (
     Place,
     State,
@@ -142,6 +142,17 @@ VERBS: tuple[Verb, ...] = (
     graph_verb(
         "repair_discard", lambda g: g.repair(discard=True, confirm=True), scenes.committed, scenes.create_drifted
     ),
+    person_verb("cleanup", scenes.cleanup_and_write, "dora", 50, start=scenes.create_with_history),
+    graph_verb("optimize", worn.optimize(), worn.optimized, worn.create_worn),
+    graph_verb(
+        "optimize_branch",
+        worn.optimize(branch="review"),
+        lambda state: worn.optimized(state, branch="review"),
+        worn.create_worn_branch,
+    ),
+    graph_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
+    graph_verb("optimize_drain", worn.optimize(drain=True), worn.drained, worn.create_deferred),
+    graph_verb("embed", worn.embed, worn.embedded, worn.create_with_texts),
     migration_verb("migrate_1", 1),
     migration_verb("migrate_2", 2),
     migration_verb("migrate_forward", 1, "forward"),

@@ -24,6 +24,9 @@ CLEANUP = "__cleanup"
 LEASES = "__leases"
 """What long readers need."""
 PUT_TRIES_MOST = 10
+PROBE = "probe-"
+PROBE_MOST_S = 60.0
+"""A probe lives for milliseconds: one that is older was left by a process that died."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +139,16 @@ class Control:
 def store_time_s(location: Location) -> float:
     """What time it is for the store: that of a probe object, written now and deleted again."""
     control = Control(location, CLEANUP)
-    probe = f"probe-{secrets.token_hex(6)}"
+    probe = f"{PROBE}{secrets.token_hex(6)}"
     control.put(probe, {})
     try:
         return control.modified_s(probe)
     finally:
         control.delete([probe])
+
+
+def forget_probes(location: Location, *, now_s: float) -> None:
+    """Delete the probes that dead processes left."""
+    control = Control(location, CLEANUP)
+    notes = control.notes()
+    control.delete(n.name for n in notes if n.name.startswith(PROBE) and now_s - n.modified_s > PROBE_MOST_S)

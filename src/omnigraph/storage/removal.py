@@ -58,11 +58,11 @@ def secure_removal(location: Location, line: str) -> None:
         return
     try:
         folder = os.open(location.join(line, "_versions"), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except FileNotFoundError:
         return  # all of the line is gone
-    try:
-        os.fsync(folder)
     except OSError as error:
         raise StorageError(doing=f"removing versions of {line}", detail=str(error)) from error
-    finally:
-        os.close(folder)

@@ -17,10 +17,8 @@ others: its error stands in its row. A crash leaves more to remove, and nothing 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,11 +39,13 @@ from omnigraph.maintenance.cleanup.floors import (
 from omnigraph.maintenance.cleanup.orphans import staged, table_folders, table_of
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
 from omnigraph.maintenance.cleanup.policy import Policy, Rule, make_policy
+from omnigraph.maintenance.cleanup.together import together
 from omnigraph.pipeline.progress import Silent, Watcher
 from omnigraph.storage import leases
 from omnigraph.storage.control import store_time_s
 from omnigraph.storage.layout import MANIFEST
 from omnigraph.storage.objects import all_exist
+from omnigraph.storage.records import Head
 
 __all__ = ["CleanupPlan", "CleanupResult", "Policy", "Rule", "cleanup", "make_policy", "plan_cleanup"]
 
@@ -69,10 +69,6 @@ def cleanup(
 def plan_cleanup(door: Door, policy: Policy, *, watcher: Watcher | None = None) -> CleanupResult:
     """What `cleanup` would remove. Nothing is changed."""
     return cleanup(door, policy, watcher=watcher)
-
-
-def concurrency() -> int:
-    return max(1, int(os.environ.get("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "8")))
 
 
 @dataclass(frozen=True)
@@ -100,30 +96,30 @@ class _Run:
             return preview_of(plan, seconds=time.monotonic() - started, refused=refused)
         announcement = execute.announce(location, plan)
         try:
-            floors = execute.exclude(self.door.manifest, self._look_again)
+            floors = self._look_again(execute.exclude(self.door.manifest))
         except BaseException:
             leases.withdraw(location, [announcement])
             raise
         revised, late = self._revised(plan, replace(facts, floors=floors))
-        remover = execute.Remover(self.door, concurrency(), self.watcher, self._read)
+        remover = execute.Remover(self.door, self.watcher, self._read)
         result = remover.run(revised, refused=[*refused, *(late if saved is not None else ())], started_s=started)
-        execute.tidy(location, floors, announcement, self._dead_announcements(now_s))
+        execute.tidy(location, floors, announcement, self._dead_announcements(now_s), now_s=now_s)
         return result
 
     def _read(self) -> Floors:
         return read_floors(self.door, now_s=store_time_s(self.door.manifest.location))
 
-    def _look_again(self) -> Floors:
-        floors = self._read()
+    def _look_again(self, heads: Mapping[str, Head]) -> Floors:
+        floors = read_floors(self.door, now_s=store_time_s(self.door.manifest.location), heads=heads)
         require_settled(self.door)
-        require_no_drift(self.door, floors, threads=concurrency())
+        require_no_drift(self.door, floors)
         return floors
 
     def _facts(self, policy: Policy, now_s: float) -> Facts:
         floors = read_floors(self.door, now_s=now_s)
         require_settled(self.door)
-        handles = require_pins(self.door, floors, threads=concurrency())
-        require_no_drift(self.door, floors, threads=concurrency())
+        handles = require_pins(self.door, floors)
+        require_no_drift(self.door, floors)
         left: dict[str, set[str]] = {}
         for _, body in leases.announcements(self.door.manifest.location):
             for folder, paths in (body.get("files") or {}).items():
@@ -135,11 +131,9 @@ class _Run:
         paths = [*table_folders(location), MANIFEST]
         self.watcher.stage("planning", tasks=len(paths))
         tables: list[TablePlan] = []
-        with ThreadPoolExecutor(concurrency(), thread_name_prefix="omnigraph-cleanup") as pool:
-            for one in pool.map(lambda path: _planned(facts, path), paths):
-                tables.append(one)
-                size = sum(t.size for t in tables)
-                self.watcher.advance(tasks=len(tables), rows=0, size_bytes=size)
+        for one in together(location, lambda path: _planned(facts, path), paths):
+            tables.append(one)
+            self.watcher.advance(tasks=len(tables), rows=0, size_bytes=sum(t.size for t in tables))
         tables.sort(key=lambda t: (t.table_key == MANIFEST, not t.table_key.startswith("node:"), t.table_key))
         return CleanupPlan(
             graph=location.uri,

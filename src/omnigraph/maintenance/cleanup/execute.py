@@ -1,9 +1,10 @@
 """Carry a plan out: announce it, look again, remove.
 
 1. announce  an object under `__cleanup` names every version and file that is about to go
-2. exclude   read the floors again; swap the manifest's `refs` over exactly that reading. A branch that is being created
+2. exclude   read the heads again; swap the manifest's `refs` over exactly that reading. A branch that is being created
              or deleted meanwhile loses this swap, or this cleanup does and looks again. From here on a new branch can
-             only stand on heads that this reading has seen, or on newer versions
+             only stand on heads that this reading has seen, or on newer versions. Then refuse what has to be refused,
+             as at the beginning
 3. revise    what a floor holds by now is planned again, and only what both plans name goes
 4. remove    forks first; then versions, oldest first, each line's before the files that only they referred to
 5. withdraw  the announcement
@@ -21,7 +22,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -32,13 +32,16 @@ from omnigraph.maintenance.cleanup.document import CleanupResult, ForkResult, Re
 from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.orphans import Staged
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFork, TablePlan
+from omnigraph.maintenance.cleanup.together import together
 from omnigraph.pipeline.progress import Watcher
 from omnigraph.storage import leases
+from omnigraph.storage.control import forget_probes
 from omnigraph.storage.layout import MANIFEST, Location
 from omnigraph.storage.manifest import REFS, Manifest, SwapLost
+from omnigraph.storage.records import Head
 from omnigraph.storage.removal import remove, remove_folders, secure_removal
 
-TRIES_MOST = 20
+EXCLUDE_MOST_S = 60.0
 SUSPICIOUS_S = 60.0
 """A swap that took longer may have been stopped for days: then everything is looked at again."""
 
@@ -54,13 +57,14 @@ def announce(location: Location, plan: CleanupPlan) -> str:
     return leases.announce(location, versions, files, owner=owner.myself(), now_s=plan.made_at_s)
 
 
-def exclude(manifest: Manifest, look: Callable[[], Floors]) -> Floors:
-    """Step 2: floors that no branch creation or deletion can slip past."""
-    for _ in range(TRIES_MOST):
-        floors = look()
+def exclude(manifest: Manifest) -> dict[str, Head]:
+    """Step 2: heads that no branch creation or deletion can slip past. Nothing else is done between look and swap."""
+    deadline = time.monotonic() + EXCLUDE_MOST_S
+    while time.monotonic() < deadline:
+        heads = manifest.heads()
         token, started = secrets.token_hex(6), time.clock_gettime(time.CLOCK_BOOTTIME)
         try:
-            manifest.update({REFS: token}, read_version=floors.manifest_version)
+            manifest.update({REFS: token}, read_version=min(head.version for head in heads.values()))
         except SwapLost:
             continue
         except StorageError:
@@ -68,8 +72,8 @@ def exclude(manifest: Manifest, look: Callable[[], Floors]) -> Floors:
             if manifest.table().config().get(REFS) != token:
                 raise
         if time.clock_gettime(time.CLOCK_BOOTTIME) - started < SUSPICIOUS_S:
-            return floors
-    raise WriterBusy(branch=REFS, waited_s=0.0)
+            return heads
+    raise WriterBusy(branch="the list of branches", waited_s=EXCLUDE_MOST_S)
 
 
 # ---- revise ----------------------------------------------------------------------------------------------------------
@@ -139,7 +143,6 @@ class Remover:
     """Step 4. `fresh` reads the floors anew: a fork goes only if that works, and nobody stands on it."""
 
     door: Door
-    threads: int
     watcher: Watcher
     fresh: Callable[[], Floors]
 
@@ -175,11 +178,9 @@ class Remover:
     def _tables(self, plans: Sequence[TablePlan]) -> tuple[TableResult, ...]:
         self.watcher.stage("removing", tasks=len(plans))
         done: list[TableResult] = []
-        with ThreadPoolExecutor(self.threads, thread_name_prefix="omnigraph-cleanup") as pool:
-            for result in pool.map(self._table, plans):
-                done.append(result)
-                size = sum(t.bytes_removed for t in done)
-                self.watcher.advance(tasks=len(done), rows=0, size_bytes=size)
+        for result in together(self._location, self._table, plans):
+            done.append(result)
+            self.watcher.advance(tasks=len(done), rows=0, size_bytes=sum(t.bytes_removed for t in done))
         return tuple(done)
 
     def _table(self, plan: TablePlan) -> TableResult:
@@ -217,8 +218,9 @@ class Remover:
         return StagedResult(one)
 
 
-def tidy(location: Location, floors: Floors, announcement: str, dead: Sequence[str]) -> None:
+def tidy(location: Location, floors: Floors, announcement: str, dead: Sequence[str], *, now_s: float) -> None:
     """Step 5, and leases that have run out. What fails here is done by the next run."""
     with suppress(StorageError):
         leases.withdraw(location, [announcement, *dead])
         leases.drop(location, floors.expired)
+        forget_probes(location, now_s=now_s)

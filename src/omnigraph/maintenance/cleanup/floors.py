@@ -14,7 +14,6 @@ cleanup has announced itself, before anything is removed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -23,6 +22,7 @@ from omnigraph.commit import owner
 from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
 from omnigraph.errors import BranchPinUnreadable, RecoveryPending, StorageError, UncoveredDrift
+from omnigraph.maintenance.cleanup.together import together
 from omnigraph.maintenance.drift import drift_of
 from omnigraph.maintenance.recover import pending
 from omnigraph.storage import lancefs
@@ -42,8 +42,6 @@ class Floors:
     heads: Mapping[str, Head]
     pins: Mapping[str, Mapping[str, Pin]]
     """All pins of each branch, by table id."""
-    manifest_version: int
-    """The version of the manifest that all heads were read from."""
     reasons: Mapping[Place, tuple[str, ...]]
     owned: Mapping[str, int]
     """The published version of every line that a branch owns."""
@@ -65,9 +63,10 @@ class Floors:
         return any(line == folder or line.startswith(f"{folder}/") for line, _ in self.reasons)
 
 
-def read_floors(door: Door, *, now_s: float) -> Floors:
+def read_floors(door: Door, *, now_s: float, heads: Mapping[str, Head] | None = None) -> Floors:
+    """The floors of these heads, which were read together; by default of the newest ones."""
     manifest = door.manifest
-    heads = manifest.heads()
+    heads = manifest.heads() if heads is None else heads
     reasons: dict[Place, list[str]] = {}
     owned: dict[str, int] = {}
     pins = {branch: manifest.pins(head) for branch, head in heads.items()}
@@ -88,7 +87,6 @@ def read_floors(door: Door, *, now_s: float) -> Floors:
     return Floors(
         heads=heads,
         pins=pins,
-        manifest_version=min(head.version for head in heads.values()),
         reasons={place: tuple(found) for place, found in reasons.items()},
         owned=owned,
         leases=live,
@@ -199,22 +197,21 @@ def require_settled(door: Door) -> None:
             )
 
 
-def require_no_drift(door: Door, floors: Floors, *, threads: int) -> None:
+def require_no_drift(door: Door, floors: Floors) -> None:
     """Refuse while a table that some branch owns has moved without the door."""
     looks = []
     for view in _views(door, floors):
         looks += [(view, table) for table, pin in view.pins.items() if view.owns(pin)]
-    with ThreadPoolExecutor(threads) as pool:
-        for found in pool.map(lambda look: drift_of(*look), looks):
-            if found is not None:
-                raise UncoveredDrift(
-                    table_key=found.table_key,
-                    manifest_version=found.pin.version,
-                    lance_head_version=found.head_version,
-                )
+    for found in together(door.manifest.location, lambda look: drift_of(*look), looks):
+        if found is not None:
+            raise UncoveredDrift(
+                table_key=found.table_key,
+                manifest_version=found.pin.version,
+                lance_head_version=found.head_version,
+            )
 
 
-def require_pins(door: Door, floors: Floors, *, threads: int) -> dict[Place, Any]:
+def require_pins(door: Door, floors: Floors) -> dict[Place, Any]:
     """Open every version that a live branch stands on; refuse if one can't be. The handles, by place."""
     wanted: dict[Place, tuple[str, Pin]] = {}
     for branch, pins in floors.pins.items():
@@ -231,8 +228,7 @@ def require_pins(door: Door, floors: Floors, *, threads: int) -> dict[Place, Any
         except StorageError as error:
             return str(error)
 
-    with ThreadPoolExecutor(threads) as pool:
-        found = dict(zip(wanted, pool.map(opened, wanted), strict=True))
+    found = dict(zip(wanted, together(location, opened, list(wanted)), strict=True))
     for place, handle in found.items():
         if isinstance(handle, str):
             branch, pin = wanted[place]

@@ -14,6 +14,7 @@ ever named when it is abandoned. Staged files go when the process that wrote the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +23,14 @@ import orjson
 
 from omnigraph.commit import owner
 from omnigraph.commit.door import Door
+from omnigraph.errors import StorageError
 from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.policy import Policy
 from omnigraph.maintenance.listing import StoredFile, listed
 from omnigraph.storage import lancefs
 from omnigraph.storage.layout import TABLE_FOLDERS, Location
 from omnigraph.storage.manifest import Manifest, quote
+from omnigraph.storage.objects import open_store
 from omnigraph.storage.records import Record
 from omnigraph.storage.references import Folder, Line
 
@@ -135,24 +138,18 @@ def table_folders(location: Location) -> list[str]:
 
 def children(location: Location, folder: str) -> list[str]:
     """Names of the folders directly below a folder of the graph."""
-    import os
-
-    if location.is_local:
-        try:
-            return sorted(e.name for e in os.scandir(location.join(folder)) if e.is_dir(follow_symlinks=False))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
     import obstore
     from obstore.exceptions import BaseError
 
-    from omnigraph.errors import StorageError
-    from omnigraph.storage.objects import open_store
-
     try:
+        if location.is_local:
+            return sorted(e.name for e in os.scandir(location.join(folder)) if e.is_dir(follow_symlinks=False))
         names = obstore.list_with_delimiter(open_store(location, folder))["common_prefixes"]
+        return sorted(str(name).rstrip("/") for name in names)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     except (BaseError, OSError) as error:
         raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
-    return sorted(str(name).rstrip("/") for name in names)
 
 
 # ---- staged files ----------------------------------------------------------------------------------------------------

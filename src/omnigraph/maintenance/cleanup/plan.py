@@ -223,7 +223,7 @@ def _fork(folder: Folder, line: Line, why: str, key: str, references: References
     mention = folder.refs.get(line.fork)
     below = [f for f in (*folder.files, *folder.other) if f.path.startswith(f"{line.path}/")]
     order = sorted(below, key=lambda f: (f.version is None, f.version or 0, f.path))
-    files = [*([mention] if mention else []), *(f for f in order if f.key not in references.kept)]
+    files = [*([mention] if mention else []), *(f for f in order if not references.needs(f))]
     going = tuple(GoingFile(f.path, f.size, f.kind, why) for f in files)
     return GoingFork(key, line.fork, f"{folder.path}/{line.path}", why, going)
 
@@ -231,7 +231,7 @@ def _fork(folder: Folder, line: Line, why: str, key: str, references: References
 def _files(facts: Facts, folder: Folder, references: References, leaving: Mapping[str, str]) -> Iterator[GoingFile]:
     left = facts.left.get(folder.path, frozenset())
     for file in folder.files:
-        if file.version is not None or file.key in references.kept or file.line in leaving:
+        if file.version is not None or references.needs(file) or file.line in leaving:
             continue
         last = references.removed.get(file.key)
         if last is not None:

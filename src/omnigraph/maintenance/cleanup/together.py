@@ -1,0 +1,30 @@
+"""Doing the same with many things at once, where that helps.
+
+Requests to a bucket wait for the network, and many of them wait together. On a local disk threads of Python only take
+turns with each other, and a file that takes microseconds to read would wait for its turn for milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from omnigraph.storage.layout import Location
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+def concurrency() -> int:
+    return max(1, int(os.environ.get("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "8")))
+
+
+def together(location: Location, call: Callable[[In], Out], items: Sequence[In]) -> Iterator[Out]:
+    """The results, in the order of the items."""
+    if location.is_local or len(items) < 2:
+        yield from map(call, items)
+        return
+    with ThreadPoolExecutor(concurrency(), thread_name_prefix="omnigraph-cleanup") as pool:
+        yield from pool.map(call, items)

@@ -1,0 +1,137 @@
+"""What a reader has leased stays; a reader that is gone, or whose lease ran out, holds nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph.commit import owner
+from omnigraph.errors import UsageError, VersionReclaimed
+from omnigraph.pipeline.leased import under_lease
+from omnigraph.storage import leases
+from tests.maintenance.cleanup.conftest import pin_of, root_of, rows, versions
+
+
+def test_a_leased_state_stays_readable_until_the_block_ends(history: og.Graph) -> None:
+    reader = og.open(history.uri)
+    old = history.commits()[6].id
+    with reader.lease(commit=old) as snapshot:
+        expected = snapshot.read("Person").to_pylist()
+        result = history.cleanup(keep=1, confirm=True)
+        assert snapshot.read("Person").to_pylist() == expected
+        assert og.open(history.uri).snapshot(commit=old).read("Person").to_pylist() == expected
+        assert any(b.startswith("lease:") for k in result.table("node:Person").kept for b in k.because)
+        assert len(versions(root_of(history))) == 2
+    history.cleanup(keep=1, confirm=True)
+    assert versions(root_of(history)) == [pin_of(history).version]
+    assert not (Path(history.uri) / "__leases").exists()
+
+
+def test_the_lease_of_a_process_that_is_gone_holds_nothing(history: og.Graph) -> None:
+    pins = history.snapshot(commit=history.commits()[6].id).view.pins.values()
+    leases.take(history._location, pins, seconds=3600, owner={**owner.myself(), "start": "1"})
+    history.cleanup(keep=1, confirm=True)
+    assert len(versions(root_of(history))) == 1
+    assert leases.leases(history._location) == [], "and is removed"
+
+
+def test_a_lease_of_another_machine_holds_until_it_has_run_out(history: og.Graph) -> None:
+    pins = history.snapshot(commit=history.commits()[6].id).view.pins.values()
+    lease = leases.take(history._location, pins, seconds=3600, owner={"boot": "elsewhere", "start": "1", "pid": 1})
+    history.cleanup(keep=1, confirm=True)
+    assert len(versions(root_of(history))) == 2
+    import os
+
+    path = Path(history.uri) / "__leases" / lease.name
+    os.utime(path, (time.time() - 3601, time.time() - 3601))
+    history.cleanup(keep=1, confirm=True)
+    assert len(versions(root_of(history))) == 1
+
+
+def test_a_lease_is_renewed_while_its_reader_lives(history: og.Graph) -> None:
+    with history.lease(commit=history.commits()[6].id, seconds=1):
+        time.sleep(1.5)
+        history.cleanup(keep=1, confirm=True)
+        assert len(versions(root_of(history))) == 2
+
+
+def test_a_reader_that_comes_after_the_announcement_is_told_at_once(history: og.Graph) -> None:
+    old = history.snapshot(commit=history.commits()[6].id)
+    pin = old.view.pins[old.view.type("Person").id]
+    announcement = leases.announce(
+        history._location, {pin.path: frozenset({pin.version})}, {}, owner=owner.myself(), now_s=time.time()
+    )
+    with pytest.raises(VersionReclaimed) as refusal, under_lease(old):
+        pass
+    assert refusal.value.fields == {"table_key": "node:Person", "version": pin.version}
+    assert leases.leases(history._location) == []
+    with history.lease() as snapshot:
+        assert snapshot.commit == history.commits()[0].id
+    leases.withdraw(history._location, [announcement])
+    with under_lease(old):
+        pass
+
+
+def test_a_lease_taken_between_plan_and_removal_is_seen(history: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    from omnigraph.maintenance.cleanup import execute
+
+    old = history.snapshot(commit=history.commits()[6].id)
+    pin = old.view.pins[old.view.type("Person").id]
+    announce = execute.announce
+
+    def meanwhile(*args: object) -> str:
+        leases.take(history._location, [pin], owner=owner.myself())
+        return announce(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(execute, "announce", meanwhile)
+    history.cleanup(keep=1, confirm=True)
+    assert versions(root_of(history)) == [pin.version, pin_of(history).version]
+    assert og.open(history.uri).snapshot(commit=old.commit).read("Person").num_rows == old.read("Person").num_rows
+
+
+def test_a_collected_state_can_not_be_leased(history: og.Graph) -> None:
+    old = history.commits()[6].id
+    history.cleanup(keep=1, confirm=True)
+    with pytest.raises(VersionReclaimed), og.open(history.uri).lease(commit=old):
+        pass
+    assert leases.leases(history._location) == []
+
+
+def test_a_lease_that_can_not_be_read_stops_cleanup(history: og.Graph) -> None:
+    from omnigraph.errors import StorageError
+
+    folder = Path(history.uri) / "__leases"
+    folder.mkdir()
+    (folder / "odd.json").write_text(json.dumps({"pins": 5}))
+    before = versions(root_of(history))
+    with pytest.raises(StorageError, match="odd"):
+        history.cleanup(keep=1, confirm=True)
+    assert versions(root_of(history)) == before
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 8 * 86_400])
+def test_a_lease_is_bounded(graph: og.Graph, seconds: float) -> None:
+    with pytest.raises(UsageError), graph.lease(seconds=seconds):
+        pass
+
+
+def test_an_export_into_a_folder_holds_a_lease_while_it_writes(
+    history: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from omnigraph.pipeline import export_folder
+
+    old, expected = history.commits()[6].id, len(rows(history, commit=history.commits()[6].id))
+    make = export_folder.Folder.make
+
+    def meanwhile(self: object, *folders: str) -> None:
+        og.open(history.uri).cleanup(keep=1, confirm=True)
+        make(self, *folders)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(export_folder.Folder, "make", meanwhile)
+    result = history.export(tmp_path / "out", commit=old, format="parquet", engine="local")
+    assert result.rows["node:Person"] == expected
+    assert leases.leases(history._location) == []
