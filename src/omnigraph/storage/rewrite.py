@@ -32,7 +32,7 @@ from omnigraph.storage.objects import open_store
 from omnigraph.storage.records import Pin
 
 if TYPE_CHECKING:
-    from lance import LanceDataset, Transaction
+    from lance import FragmentMetadata, LanceDataset, Transaction
 
 ID_GAP = 4096
 """Room for fragments that others append between planning and publishing."""
@@ -51,13 +51,21 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """A group on a newer version: what goes, as it is there, and what comes; None if no row is left of it."""
+
+    old: tuple[FragmentMetadata, ...]
+    new: FragmentMetadata | None
+
+
+@dataclass(frozen=True)
 class Replayed:
     """What of a rewrite can be committed on a newer version.
 
     `dropped` are ids of new fragments that will not exist; `replayed` counts rows that left their place meanwhile.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[Exchange, ...]
     dropped: frozenset[int]
     replayed: int
 
@@ -97,7 +105,7 @@ def private_version(location: Location, table: LanceDataset, groups: Sequence[Gr
     every = [s.uuid for index in built_indices(table) for s in index.segments]
     with lancefs.reading(f"preparing a version of {table.uri}"):
         bare = _detached(location, table, exchange_segments(table, [], removed=every, version=table.version))
-        done = _detached(location, bare, _rewrite_of(bare, groups))
+        done = _detached(location, bare, commit_of(bare, [_as_planned(group) for group in groups]))
     return done, [int(bare.version), int(done.version)]
 
 
@@ -107,21 +115,22 @@ def _detached(location: Location, base: LanceDataset, tx: Transaction) -> LanceD
     return lance.LanceDataset.commit(base, tx, storage_options=location.lance_options, detached=True)
 
 
-def commit_of(newest: LanceDataset, groups: Sequence[Group]) -> Transaction:
+def commit_of(base: LanceDataset, groups: Sequence[Exchange]) -> Transaction:
     """The Rewrite that puts the new fragments into the place of the old ones."""
-    return _rewrite_of(newest, groups)
+    op = lancefs.operations()
+    made = [op.RewriteGroup(list(g.old), [] if g.new is None else [g.new]) for g in groups]
+    return lancefs.transaction(op.Rewrite(made, []), read_version=base.version)
 
 
-def _rewrite_of(base: LanceDataset, groups: Sequence[Group]) -> Transaction:
+def _as_planned(group: Group) -> Exchange:
+    return Exchange(tuple(_fragment(body) for body in group.old), _fragment(group.new))
+
+
+def _fragment(body: Mapping[str, Any]) -> FragmentMetadata:
     from lance.fragment import FragmentMetadata
 
-    op = lancefs.operations()
-
-    def read(bodies: Iterable[Mapping[str, Any]]) -> list[FragmentMetadata]:
-        return [FragmentMetadata.from_json(json.dumps(body)) for body in bodies]
-
-    made = [op.RewriteGroup(read(g.old), read([g.new] if g.new.get("physical_rows") else [])) for g in groups]
-    return lancefs.transaction(op.Rewrite(made, []), read_version=base.version)
+    found: FragmentMetadata = FragmentMetadata.from_json(json.dumps(body))
+    return found
 
 
 # ---- deferred --------------------------------------------------------------------------------------------------------
@@ -161,11 +170,10 @@ def _deferred(target_rows: int) -> dict[str, Any]:
 def untouched(now: LanceDataset, old: Iterable[Mapping[str, Any]]) -> bool:
     """Whether all these fragments are in `now` what they were, with the same rows."""
     current = _metadata(now)
+    then = {int(body["id"]): _fragment(body) for body in old}
     return all(
-        int(o["id"]) in current
-        and _files(current[int(o["id"])]) == _files(o)
-        and _deletion(current[int(o["id"])]) == _deletion(o)
-        for o in old
+        n in current and _files(current[n]) == _files(was) and _deletion(current[n]) == _deletion(was)
+        for n, was in then.items()
     )
 
 
@@ -173,84 +181,86 @@ def untouched(now: LanceDataset, old: Iterable[Mapping[str, Any]]) -> bool:
 
 
 class Replayer:
-    """Carries deletions that happened since `then` onto rewritten fragments, as often as it is asked."""
+    """Carries deletions that happened since `then` onto rewritten fragments, as often as it is asked.
+
+    What it has read and written it remembers: the second time, under the ticket, only what changed since the first is
+    looked at.
+    """
 
     def __init__(self, location: Location, pin: Pin, then: LanceDataset, private: LanceDataset) -> None:
         self._location = location
         self._pin = pin
         self._then = then
         self._private = private
-        self._live_then: dict[int, np.ndarray] = {}
-
-    def warm(self, groups: Sequence[Group], now: LanceDataset) -> None:
-        """Read, outside the door, what a replay will need of the old version."""
-        current = _metadata(now)
-        for group in groups:
-            for old in group.old:
-                if old["id"] in current and _deletion(current[old["id"]]) != _deletion(old):
-                    self._live_before(int(old["id"]))
+        self._live: dict[tuple[int, Any], np.ndarray] = {}
+        self._planned: dict[int, Exchange] = {}
+        self._marked: dict[int, tuple[bytes, FragmentMetadata | None]] = {}
 
     def replay(self, groups: Sequence[Group], now: LanceDataset) -> Replayed:
         """What can be committed on `now`."""
         current = _metadata(now)
         highest = max(current, default=0)
-        done: list[Group] = []
+        done: list[Exchange] = []
         dropped: set[int] = set()
         count = 0
         for group in groups:
-            moved = self._moved(group, current, now) if highest < group.new_id else None
-            if moved is None:
+            planned = self._planned.get(group.new_id)
+            if planned is None:
+                planned = self._planned[group.new_id] = _as_planned(group)
+            moved = self._moved(planned, current, now) if highest < group.new_id else None
+            old = tuple(current[o.id] for o in planned.old if o.id in current)
+            if moved is None or not old:
                 dropped.add(group.new_id)
                 continue
             count += len(moved)
-            left = self._without(group, moved, current)
-            if left is not None:
-                done.append(left)
-            if left is None or not left.new["physical_rows"]:
+            new = self._without(planned, moved)
+            done.append(Exchange(old, new))
+            if new is None:
                 dropped.add(group.new_id)
         return Replayed(tuple(done), frozenset(dropped), count)
 
-    def _moved(self, group: Group, current: Mapping[int, dict[str, Any]], now: LanceDataset) -> np.ndarray | None:
+    def _moved(
+        self, planned: Exchange, current: Mapping[int, FragmentMetadata], now: LanceDataset
+    ) -> np.ndarray | None:
         """Positions in the new fragment of rows that are not at their old place any more; None if files changed."""
         found: list[np.ndarray] = []
         base = 0
-        for old in group.old:
-            number, rows = int(old["id"]), _live_rows(old)
-            known = current.get(number)
+        for old in planned.old:
+            known = current.get(old.id)
             if known is None:
-                found.append(np.arange(base, base + rows))
+                found.append(np.arange(base, base + old.num_rows))
             elif _files(known) != _files(old):
                 return None
             elif _deletion(known) != _deletion(old):
-                before, after = self._live_before(number), live_offsets(now, number)
+                before, after = self._live_rows(self._then, old), self._live_rows(now, known)
                 if not np.isin(after, before, assume_unique=True).all():
                     return None  # rows came back: this is not the table that was rewritten
                 found.append(base + np.flatnonzero(~np.isin(before, after, assume_unique=True)))
-            base += rows
+            base += old.num_rows
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
-    def _without(self, group: Group, moved: np.ndarray, current: Mapping[int, dict[str, Any]]) -> Group | None:
-        """The group on the newest version, with these rows of the new fragment marked deleted; None if none is left."""
-        old = tuple(current[int(o["id"])] for o in group.old if int(o["id"]) in current)
-        if not old:
-            return None
+    def _without(self, planned: Exchange, moved: np.ndarray) -> FragmentMetadata | None:
+        """The new fragment with these rows marked deleted; None if none is left."""
+        assert planned.new is not None
         if not len(moved):
-            return Group(old, group.new)
-        fragment = self._private.get_fragment(group.new_id)
-        left = fragment.delete_rows(moved.tolist())
-        if left is None:
-            return Group(old, {**group.new, "physical_rows": 0})
-        body = left.to_json()
-        if self._location.is_local:
-            root = self._location.join(self._pin.path)
+            return planned.new
+        key = moved.astype(np.int64).tobytes()
+        known = self._marked.get(planned.new.id)
+        if known is not None and known[0] == key:
+            return known[1]
+        left: FragmentMetadata | None = self._private.get_fragment(planned.new.id).delete_rows(moved.tolist())
+        if left is not None and self._location.is_local:
+            body = left.to_json()
             only = [{"id": body["id"], "files": [], "deletion_file": body["deletion_file"]}]
-            durable.sync_files(durable.new_files(root, only))
-        return Group(old, body)
+            durable.sync_files(durable.new_files(self._location.join(self._pin.path), only))
+        self._marked[planned.new.id] = (key, left)
+        return left
 
-    def _live_before(self, number: int) -> np.ndarray:
-        if number not in self._live_then:
-            self._live_then[number] = live_offsets(self._then, number)
-        return self._live_then[number]
+    def _live_rows(self, table: LanceDataset, fragment: FragmentMetadata) -> np.ndarray:
+        key = (fragment.id, _deletion(fragment))
+        if key not in self._live:
+            self._live[key] = live_offsets(table, fragment.id)
+        return self._live[key]
 
 
 def live_offsets(table: LanceDataset, fragment: int) -> np.ndarray:
@@ -263,22 +273,17 @@ def live_offsets(table: LanceDataset, fragment: int) -> np.ndarray:
     return np.asarray(addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
 
-def _metadata(table: LanceDataset) -> dict[int, dict[str, Any]]:
-    return {int(f.fragment_id): f.metadata.to_json() for f in table.get_fragments()}
+def _metadata(table: LanceDataset) -> dict[int, FragmentMetadata]:
+    return {int(f.fragment_id): f.metadata for f in table.get_fragments()}
 
 
-def _live_rows(body: Mapping[str, Any]) -> int:
-    deletion = body.get("deletion_file")
-    return int(body["physical_rows"]) - (int(deletion["num_deleted_rows"] or 0) if deletion else 0)
+def _files(fragment: FragmentMetadata) -> list[Any]:
+    return [(f.path, tuple(f.fields)) for f in fragment.files]
 
 
-def _files(body: Mapping[str, Any]) -> list[Any]:
-    return [(f["path"], tuple(f["fields"])) for f in body["files"]]
-
-
-def _deletion(body: Mapping[str, Any]) -> Any:
-    deletion = body.get("deletion_file")
-    return None if not deletion else (deletion["read_version"], deletion["id"])
+def _deletion(fragment: FragmentMetadata) -> Any:
+    deletion = fragment.deletion_file
+    return None if deletion is None else (deletion.read_version, deletion.id)
 
 
 def changed_fields(then: LanceDataset, now: LanceDataset) -> dict[int, set[int]]:
@@ -294,9 +299,9 @@ def changed_fields(then: LanceDataset, now: LanceDataset) -> dict[int, set[int]]
     return found
 
 
-def _homes(body: Mapping[str, Any]) -> dict[int, str]:
+def _homes(fragment: FragmentMetadata) -> dict[int, str]:
     """The file of each field."""
-    return {field: f["path"] for f in body["files"] for field in f["fields"] if field >= 0}
+    return {field: f.path for f in fragment.files for field in f.fields if field >= 0}
 
 
 # ---- afterwards ------------------------------------------------------------------------------------------------------

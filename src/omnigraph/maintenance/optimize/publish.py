@@ -25,7 +25,7 @@ from omnigraph.storage.indices import built_indices, exchange_segments
 from omnigraph.storage.records import Pin
 from omnigraph.storage.rewrite import (
     DEFERRED,
-    Group,
+    Exchange,
     Replayer,
     changed_fields,
     commit_deferred,
@@ -101,7 +101,7 @@ class PublishOptimized:
             return None
         done = Done(
             fragments_removed=sum(len(g.old) for g in replayed.groups),
-            fragments_added=sum(1 for g in replayed.groups if g.new["physical_rows"]),
+            fragments_added=sum(g.new is not None for g in replayed.groups),
             segments=len(segments),
             replayed=replayed.replayed,
             left_fragments=sum(len(g.old) for g in ready.groups) - sum(len(g.old) for g in replayed.groups),
@@ -166,7 +166,7 @@ def _steps(
     ready: Ready,
     segments: list[dict[str, Any]],
     removed: list[str],
-    groups: tuple[Group, ...],
+    groups: tuple[Exchange, ...],
 ) -> list[Step]:
     steps: list[Step] = []
     if ready.plan.stale_config:
