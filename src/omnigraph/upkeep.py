@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from omnigraph.commit.door import Door
     from omnigraph.maintenance.cleanup import CleanupResult, Policy
+    from omnigraph.maintenance.maintain import MaintainResult
     from omnigraph.maintenance.optimize import OptimizePlan, OptimizeResult
+    from omnigraph.maintenance.policy import MaintainPolicy
     from omnigraph.maintenance.repair import RepairResult
     from omnigraph.maintenance.stats import GraphStats
     from omnigraph.maintenance.verify import VerifyResult
@@ -197,6 +199,37 @@ class Upkeep:
             manifest_older_than=manifest_older_than,
         )
         return cleanup(self._door, chosen, confirm=confirm, watcher=self.engines.watcher)
+
+    def maintain(
+        self,
+        policy: MaintainPolicy | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        *,
+        branches: Sequence[str] | None = None,
+        keep: int | None = None,
+        older_than: str | float | None = None,
+        max_time_s: float | None = None,
+        max_bytes: int | None = None,
+        confirm: bool = False,
+        engine: str | None = None,
+    ) -> MaintainResult:
+        """Recover, verify, optimize and clean up, in this order; one report, with the figures before and after.
+
+        A step that fails stands in the report and does not stop the others. `policy` is a policy file or its content;
+        options come before what it says. `branches`, names or patterns, are optimized, main by default. `max_time_s`
+        and `max_bytes` limit optimize. Nothing is removed without `confirm` and something that says what to keep.
+        """
+        from omnigraph.maintenance.maintain import maintain
+        from omnigraph.maintenance.policy import make_maintain_policy
+
+        chosen = make_maintain_policy(
+            policy,
+            branches=branches,
+            keep=keep,
+            older_than=older_than,
+            max_time_s=max_time_s,
+            max_bytes=max_bytes,
+        )
+        return maintain(self._door, self.engines, chosen, confirm=confirm, engine=engine)
 
     @contextmanager
     def lease(

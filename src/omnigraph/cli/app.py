@@ -21,6 +21,7 @@ from omnigraph.cli import (
     export,
     load,
     local,
+    maintain,
     optimize,
     pipeline,
     repair,
@@ -211,6 +212,18 @@ VERBS = (
             "omnigraph cleanup ./people --keep 10 --older-than 7d --confirm",
             "omnigraph cleanup ./people --policy policy.yaml --plan --json > plan.json",
             "omnigraph cleanup s3://bucket/people --apply plan.json --confirm --yes",
+        ),
+    ),
+    Verb(
+        "maintain",
+        "URI [OPTIONS]",
+        "Recover, verify, optimize, clean up: one report.",
+        maintain.maintain,
+        (
+            "omnigraph maintain ./people",
+            "omnigraph maintain ./people --keep 10 --older-than 7d --confirm --html report.html",
+            "omnigraph maintain s3://bucket/people --policy policy.yaml --confirm --yes --quiet --json",
+            "omnigraph maintain ./people --branch main --branch 'review/*' --max-time 30m --max-bytes 20GiB",
         ),
     ),
     Verb(
