@@ -482,6 +482,27 @@ def test_merging_is_finished_after_one_run_whatever_the_sizes_are(tmp_path: Path
         assert plan_bins(new, target, first_id=2000) == ()
 
 
+def test_cleanup_leaves_alone_what_a_running_optimize_reads(worn: og.Graph) -> None:
+    """Others write and clean up, to one version, while fragments are being rewritten."""
+
+    class Between:
+        def engine(self, name: str, reason: str) -> None:
+            return
+
+        def stage(self, name: str, *, tasks: int) -> None:
+            other = og.open(worn.uri)
+            other.upsert({"Person": [{"name": "p1", "age": 5}]})
+            other.cleanup(keep=1, confirm=True)
+
+        def advance(self, *, tasks: int, rows: int, size_bytes: int) -> None:
+            return
+
+    busy = og.open(worn.uri, engine="local", watcher=Between())
+    assert busy.optimize().table("node:Person").committed
+    assert disagreements(opened(worn, "Person")) == []
+    assert len(keys(worn)) == 8
+
+
 # ---- the store -------------------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@
 
 1. recover   what a dead writer left on the branch is settled; a live one is waited for
 2. plan      from metadata (`plan.py`); nothing to do: nothing is started, no commit is made
-3. prepare   outside the door, as tasks on the runner (`prepare.py`); readers and writers go on
+3. prepare   outside the door, as tasks on the runner (`prepare.py`), under a lease on the versions that it reads;
+             readers and writers go on
 4. publish   through the door (`publish.py`): all tables in one commit by `omnigraph:optimize`
 5. again     tables that others changed meanwhile in a way that can't be replayed are planned again, a few times
 6. manifest  its small fragments are merged as well, which is no graph commit
@@ -15,12 +16,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from omnigraph.commit import owner
 from omnigraph.commit.door import Door, write_timeout_s
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.stage import View
-from omnigraph.errors import StaleView
+from omnigraph.errors import StaleView, VersionReclaimed
 from omnigraph.maintenance.optimize.model import (
     MANIFEST_KEY,
     OptimizeOptions,
@@ -35,7 +38,7 @@ from omnigraph.maintenance.optimize.publish import Done, PublishOptimized
 from omnigraph.maintenance.recover import pending, recover
 from omnigraph.pipeline.engine import Engines
 from omnigraph.results import CommitInfo
-from omnigraph.storage import facts
+from omnigraph.storage import facts, leases
 from omnigraph.storage.indices import built_indices
 
 ACTOR = "omnigraph:optimize"
@@ -111,13 +114,27 @@ class Optimize:
         self._used = runner.engine
         preparation = Preparation(self._door.manifest.location, runner, view)
         try:
-            late = preparation.run(todo, concurrency=work.options.concurrency, deadline=deadline)
-            operation = PublishOptimized(preparation.ready)
-            outcome = self._publish(operation)
+            with self._leased(view, todo):
+                late = preparation.run(todo, concurrency=work.options.concurrency, deadline=deadline)
+                operation = PublishOptimized(preparation.ready)
+                outcome = self._publish(operation)
             self._note(preparation, operation, outcome, late)
             return operation.changed
+        except VersionReclaimed:
+            # Others moved on, and a cleanup removes what was planned on: the newest state is as good.
+            return {t.table for t in todo}
         finally:
             preparation.clear()
+
+    def _leased(self, view: View, todo: Sequence[TablePlan]) -> AbstractContextManager[object]:
+        """Cleanup leaves the versions alone that the work is made from."""
+        return leases.hold(
+            self._door.manifest.location,
+            [t.pin for t in todo],
+            owner=owner.myself(),
+            branch=view.head.branch,
+            commit=view.head.commit,
+        )
 
     def _publish(self, operation: PublishOptimized) -> Outcome:
         if not operation.ready:
