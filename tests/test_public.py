@@ -17,6 +17,7 @@ SOURCE = Path(omnigraph.__file__).parent
 DOCS = SOURCE.parent.parent / "docs"
 LAYERS = (
     {"errors"},
+    {"durations"},
     {"language"},
     {"storage"},
     {"commit"},

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from omnigraph.cli.age import seconds_of
 from omnigraph.cli.files import read_json
 from omnigraph.cli.options import Branch, Cluster, Conf, Engine, GraphId, Json, Master, Quiet, Store, Uri
 from omnigraph.cli.output import Answer, Table, count, echo_target
@@ -15,6 +14,7 @@ from omnigraph.cli.progress import size_text
 from omnigraph.cli.target import open_direct, resolve_direct
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
+from omnigraph.durations import seconds_of
 from omnigraph.errors import UsageError
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ def verify(
     Without --full, indices and blobs are sampled. Exit code 1 if something is wrong; every finding names the command
     that mends it.
     """
-    from omnigraph.cli.age import seconds_of
+    from omnigraph.durations import seconds_of
 
     target = resolve_direct(uri, store, cluster, graph_id, verb="verify")
     age_s = seconds_of(orphans_older_than, option="--orphans-older-than")

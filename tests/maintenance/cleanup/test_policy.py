@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.durations import parse_duration
 from omnigraph.errors import FileUnreadable, PolicyFileError, UsageError
 from omnigraph.maintenance.cleanup.policy import (
     Policy,
     Rule,
     make_policy,
-    parse_duration,
     parse_policy,
     policy_from_json,
 )

@@ -22,18 +22,14 @@ of `branches` are for the rest.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from omnigraph.commit.stage import PREPARED_MOST_S
+from omnigraph.durations import duration_text, seconds_of
 from omnigraph.errors import FileUnreadable, UsageError
-
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-_DURATION = re.compile(r"(\d{1,9})(s|m|h|d|w)")
-DURATION_FORM = "a number and a unit, as 90s, 15m, 12h, 7d or 2w"
 
 ORPHANS_S = 7 * 86_400.0
 ORPHANS_LEAST_S = PREPARED_MOST_S + 86_400.0
@@ -185,30 +181,12 @@ def _checked(policy: Policy) -> Policy:
 # ---- durations -------------------------------------------------------------------------------------------------------
 
 
-def parse_duration(text: str) -> float | None:
-    """Seconds; None if it is no duration."""
-    found = _DURATION.fullmatch(text.strip())
-    return None if found is None else float(int(found[1]) * _UNITS_S[found[2]])
-
-
-def duration_text(seconds: float) -> str:
-    """The shortest exact form, in the units that are read."""
-    for unit in ("d", "h", "m"):
-        size = _UNITS_S[unit]
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.0f}s"
-
-
 def _seconds(option: str, given: str | float | None) -> float | None:
     if given is None or isinstance(given, (int, float)):
         if given is not None and given < 0:
             raise UsageError(detail=f"{option} is not negative.")
         return None if given is None else float(given)
-    found = parse_duration(given)
-    if found is None:
-        raise UsageError(detail=f"{option} is {DURATION_FORM}, not {given!r}.")
-    return found
+    return seconds_of(given, option=option)
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

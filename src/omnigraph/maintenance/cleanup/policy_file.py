@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from omnigraph.durations import DURATION_FORM, duration_text, parse_duration
 from omnigraph.errors import PolicyFileError
 from omnigraph.language.schema.source import Place
 from omnigraph.maintenance.cleanup.policy import (
-    DURATION_FORM,
     KEYS,
     MANIFEST_LEAST_S,
     MANIFEST_S,
@@ -19,8 +19,6 @@ from omnigraph.maintenance.cleanup.policy import (
     SECTION,
     Policy,
     Rule,
-    duration_text,
-    parse_duration,
 )
 from omnigraph.pipeline.file_yaml import Entry, Text, Value, parse_yaml
 from omnigraph.write.problems import nearest

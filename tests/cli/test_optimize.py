@@ -1,0 +1,115 @@
+"""optimize on the command line: JSON contracts, plans that are saved and applied, what people read, misuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from tests.cli.conftest import Cli
+
+SCHEMA = "node Person { name: String @key  age: I32? @index }\nedge Knows: Person -> Person"
+
+
+@pytest.fixture
+def worn(tmp_path: Path) -> str:
+    graph = og.init(tmp_path / "people", SCHEMA)
+    for k in range(3):
+        graph.insert({"Person": [{"name": f"p{k}", "age": k}]})
+    return graph.uri
+
+
+def answer(cli: Cli, *words: str) -> Any:
+    done = cli(*words, "--json")
+    assert done.code == 0, done
+    return json.loads(done.out)
+
+
+def test_the_json_of_a_run_is_a_contract(cli: Cli, worn: str) -> None:
+    body = answer(cli, "optimize", worn)
+    assert set(body) == {"branch", "tables", "commit", "engine", "seconds", "rounds"}
+    assert body["engine"] == "local"
+    assert body["commit"]["actor"] == "omnigraph:optimize"
+    person = next(t for t in body["tables"] if t["table_key"] == "node:Person")
+    assert set(person) == {
+        "table_key",
+        "fragments_removed",
+        "fragments_added",
+        "committed",
+        "skipped",
+        "manifest_version",
+        "lance_head_version",
+        "pending_indexes",
+        "bytes_before",
+        "bytes_after",
+        "coverage_before",
+        "coverage_after",
+        "indexes_built",
+        "rows_replayed",
+        "left_fragments",
+        "left_indexes",
+        "seconds",
+        "error",
+    }
+    assert (person["fragments_removed"], person["fragments_added"], person["committed"]) == (3, 1, True)
+    again = answer(cli, "optimize", worn)
+    assert again["commit"] is None
+    assert again["engine"] is None
+
+
+def test_a_plan_is_saved_and_applied(cli: Cli, worn: str, tmp_path: Path) -> None:
+    plan = answer(cli, "optimize", worn, "--plan")
+    assert plan["kind"] == "optimize"
+    assert og.open(worn).snapshot().tables()[0].fragments == 3
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    done = answer(cli, "optimize", worn, "--apply", str(file))
+    assert done["commit"] is not None
+    assert og.open(worn).snapshot().tables()[0].fragments == 1
+
+
+def test_people_read_a_table_a_summary_and_where_it_ran(cli: Cli, worn: str) -> None:
+    planned = cli("optimize", worn, "--plan")
+    assert "rewrite 3 fragments into 1" in planned.out
+    assert "build BTREE of age" in planned.out
+    done = cli("optimize", worn)
+    assert "node:Person" in done.out
+    assert "3 → 1" in done.out
+    assert "0 % → 100 %" in done.out
+    assert f"→ optimizing {worn} (branch main)" in done.err
+    assert "→ engine local" in done.err
+    quiet = cli("optimize", worn, "--quiet")
+    assert quiet.err == ""
+    assert quiet.out == "nothing to optimize on main; no commit was made\n"
+
+
+def test_a_table_that_fails_is_told_and_the_code_is_1(cli: Cli, worn: str) -> None:
+    graph = og.open(worn)
+    table = graph.snapshot().view.open(graph.snapshot().view.type("Person"))
+    (Path(table.uri) / "data" / table.get_fragments()[0].metadata.files[0].path).write_bytes(b"")
+    done = cli("optimize", worn)
+    assert done.code == 1
+    assert "node:Person: failed:" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--max-bytes", "lots"), "500MiB"),
+        (("--max-time", "soon"), "15m"),
+        (("--tables", "Nobody"), "there is no table Nobody"),
+        (("--concurrency", "0"), "concurrency"),
+        (("--apply", "missing.json"), "missing.json"),
+        (("--apply", "x.json", "--tables", "Person"), "takes no further choice"),
+        (("--defer-index-remap",), "--row-ids address"),
+        (("--server", "http://x"), "--server"),
+    ],
+)
+def test_misuse_is_told_in_words(cli: Cli, worn: str, words: tuple[str, ...], told: str) -> None:
+    done = cli("optimize", worn, *words)
+    assert done.code != 0
+    assert told in done.err
+    assert "Traceback" not in done.err
