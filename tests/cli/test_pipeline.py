@@ -80,7 +80,7 @@ def test_run_creates_loads_and_says_where(done: Cli, file: Path) -> None:
 
 def test_running_the_same_file_again_makes_no_commit_and_quiet_says_nothing(done: Cli, file: Path) -> None:
     first = done("pipeline", "run", "p.yaml", "--json").json
-    assert list(first) == ["file", "graph", "created_graph", "load", "embed", "seconds"]
+    assert list(first) == ["file", "graph", "created_graph", "load", "embed", "optimize", "cleanup", "seconds"]
     assert first["created_graph"] is True
     assert first["load"]["inserted"] == {"node:Person": 4, "edge:Knows": 2}
     again = done("pipeline", "run", "p.yaml", "--json", "--quiet")
@@ -137,9 +137,20 @@ def test_variables_come_from_the_option_or_the_environment(
     assert "--var takes NAME=VALUE" in wrong.err
 
 
-def test_steps_of_later_versions_are_wrong_usage(cli: Cli, file: Path) -> None:
-    file.write_text(FILE + "optimize: true\n")
-    result = cli("pipeline", "run", "p.yaml")
-    assert result.code == 2
-    assert result.err.splitlines()[0] == "error: p.yaml:9: optimize after a load is not available in this version."
-    assert result.err.splitlines()[1].startswith("→ Leave optimize out")
+def test_optimize_and_cleanup_are_told_as_by_their_own_commands(cli: Cli, done: Cli, file: Path) -> None:
+    file.write_text(FILE + "optimize: true\ncleanup: {keep: 1}\n")
+    told = done("pipeline", "run", "p.yaml").out
+    assert re.search(r"^merged 0 fragments into 0, built \d+ segments of indices in .* s, commit ", told, re.MULTILINE)
+    assert re.search(r"^removed \d+ versions, .* in .* s$", told, re.MULTILINE)
+    again = done("pipeline", "run", "p.yaml", "--json").json
+    assert again["load"]["commit"] is None
+    assert again["optimize"]["commit"] is None
+    assert again["cleanup"]["confirmed"] is True
+
+
+def test_cleanup_of_a_graph_that_is_not_local_needs_yes(cli: Cli, done: Cli, folder: Path, bucket: str) -> None:
+    done("init", f"{bucket}/g", "--schema", "people.pg")
+    Path("p.yaml").write_text(f"graph: {bucket}/g\nmode: merge\ncleanup: {{keep: 3}}\n")
+    refused = cli("pipeline", "run", "p.yaml", "--json")
+    assert (refused.code, refused.error["condition"]) == (2, "consent_required")
+    done("pipeline", "run", "p.yaml", "--yes", "--json")

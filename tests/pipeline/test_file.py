@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import omnigraph as og
 from omnigraph.errors import (
     FileUnreadable,
     GraphNotFound,
-    NotAvailable,
     PipelineFileError,
     PipelineVariableMissing,
     UsageError,
@@ -291,12 +291,28 @@ def test_without_graph_and_without_schema_there_is_nothing_to_check_against(fold
         checked(folder, "graph: graph\nmode: merge\nembed: [{}]\n")
 
 
-@pytest.mark.parametrize("step", ["optimize: true", "cleanup: {keep: 10}"])
-def test_steps_of_later_versions_are_refused_and_not_ignored(folder: Path, step: str) -> None:
-    with pytest.raises(NotAvailable, match="is not available in this version") as caught:
-        checked(folder, f"{NEW}embed: [{{}}]\n{step}\n")
-    assert caught.value.exit_code == 2
-    assert f"p.yaml:5: {step.partition(':')[0]}" in caught.value.message
+def test_optimize_and_cleanup_are_the_last_steps(folder: Path) -> None:
+    text = f"{NEW}cleanup: {{keep: 10, older_than: 7d}}\noptimize: true\nembed: [{{}}]\n"
+    assert checked(folder, text).to_json()["steps"][1:] == [
+        "embed every @embed property with the provider local",
+        "optimize the branch main",
+        "remove old versions of the graph, except the newest 10 and those of the last 7d",
+    ]
+    assert checked(folder, f"{NEW}optimize: true\n").file.optimize, "a file may do only that"
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("cleanup: {}", "cleanup needs to know what to keep: give keep, older_than or both."),
+        ("cleanup: {older_than: soon}", "older_than is a number and a unit, as 90s, 15m, 12h, 7d or 2w, not soon."),
+        ("cleanup: {keep: 0}", "keep is a number from 1 up, not 0."),
+        ("optimize: false", "there is nothing to do: give nodes, edges, data, embed, optimize or cleanup."),
+    ],
+)
+def test_what_may_be_removed_is_checked_before_anything_is_written(folder: Path, step: str, told: str) -> None:
+    with pytest.raises(PipelineFileError, match=re.escape(told)):
+        checked(folder, f"{NEW}{step}\n")
 
 
 def test_sql_without_spark_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

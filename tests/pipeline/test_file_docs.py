@@ -16,7 +16,7 @@ BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_every_file_on_the_page_is_sound() -> None:
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     for block in BLOCKS:
         parse_file(block, file="/data/p.yaml", variables={"ROOT": "s3://b", "DAY": "1"})
 

@@ -1,4 +1,4 @@
-"""Running a pipeline file: one commit for all of it, none the second time, embed after it."""
+"""Running a pipeline file: one commit for all of it, none the second time; embed, optimize and cleanup after it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import ConstraintViolation, UsageError
+from omnigraph.errors import ConstraintViolation, StorageError, UsageError
 from omnigraph.pipeline.file import run_pipeline
 
 SCHEMA = """
@@ -73,6 +73,60 @@ def test_embed_steps_follow_in_commits_of_their_own(file: Path) -> None:
     graph = og.open(file.parent / "graph")
     assert graph.snapshot().read("Note")["v"].null_count == 0
     assert [c.kind for c in graph.commits()][-2:] == ["load", "init"]
+
+
+def test_a_second_run_keeps_vectors_and_changes_nothing(file: Path) -> None:
+    file.write_text(FILE + "embed: [{type: Note, property: v, provider: local}]\n")
+    run_pipeline(file)
+    graph = og.open(file.parent / "graph")
+    before = graph.snapshot().commit
+    again = run_pipeline(file)
+    assert again.load is not None
+    assert again.load.commit is None
+    assert [sum(step.embedded.values()) for step in again.embed] == [0]
+    assert graph.snapshot().commit == before
+
+
+def test_optimize_and_cleanup_follow_and_a_second_run_makes_no_commit(file: Path) -> None:
+    file.write_text(FILE + "optimize: true\ncleanup: {keep: 1}\n")
+    result = run_pipeline(file)
+    assert result.ok
+    assert result.optimize.commit.actor == "omnigraph:optimize"
+    assert result.cleanup.confirmed
+    assert result.cleanup.old_versions_removed > 0
+    graph = og.open(file.parent / "graph")
+    assert [c.kind for c in graph.commits()] == ["optimize", "load", "init"]
+    figures = graph.stats()
+    assert figures.coverage == 1.0
+    assert figures.versions == len(figures.tables)
+    again = run_pipeline(file)
+    assert again.optimize.commit is None
+    assert len(graph.commits()) == 3
+    assert graph.snapshot().count("Person") == 4
+
+
+def test_a_branch_is_optimized_where_it_was_loaded(file: Path) -> None:
+    file.write_text(FILE.replace("mode:", "branch: trial\nfrom: main\nmode:") + "optimize: true\n")
+    run_pipeline(file)
+    graph = og.open(file.parent / "graph")
+    assert (graph.stats(branch="trial").coverage, graph.stats().rows) == (1.0, 0)
+    assert [c.kind for c in graph.commits(branch="trial", limit=1)] == ["optimize"]
+
+
+def test_what_was_loaded_stays_where_a_later_step_fails(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError(doing="merging", detail="the disk is full")
+
+    file.write_text(FILE + "optimize: true\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(og.Graph, "optimize", fail)
+        with pytest.raises(StorageError):
+            run_pipeline(file)
+    assert og.open(file.parent / "graph").snapshot().count("Person") == 4
+    result = run_pipeline(file)
+    assert result.load is not None
+    assert result.load.commit is None
+    assert result.optimize.commit is not None, "the same file goes on"
 
 
 def test_a_missing_branch_is_made_and_main_stays_as_it_was(file: Path) -> None:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from omnigraph.cli.cleanup import cleanup_text
 from omnigraph.cli.consent import require_consent
+from omnigraph.cli.optimize import result_text as optimize_text
 from omnigraph.cli.options import Actor, Conf, Engine, Json, Master, Quiet, Yes
 from omnigraph.cli.output import Answer, Table, count, echo_target
 from omnigraph.cli.progress import size_text
@@ -42,7 +44,7 @@ def run(
     json: Json = False,
     quiet: Quiet = False,
 ) -> Answer:
-    """Run a pipeline file: load its nodes, edges and records in one commit, then embed.
+    """Run a pipeline file: load its nodes, edges and records in one commit, then embed, optimize and clean up.
 
     The graph is created if the file names a schema and there is no graph yet. In the mode merge, running it again with
     the same inputs changes nothing.
@@ -57,13 +59,16 @@ def run(
     if checked.file.mode == "overwrite" and not checked.creates_graph:
         effect = f"entities of the types in {file} will be replaced on branch {checked.file.branch}"
         require_consent("pipeline run with mode overwrite", effect, target, yes=yes, as_json=json)
+    if checked.file.cleanup is not None and not checked.creates_graph:
+        effect = f"versions of the graph that {file} does not keep will be gone for good"
+        require_consent("pipeline run with cleanup", effect, target, yes=yes, as_json=json)
     doing = "creating and loading" if checked.creates_graph else "loading into"
     echo_target(doing, target.uri, branch=checked.file.branch, quiet=quiet)
     with watching(quiet=quiet) as watcher:
         result = run_pipeline(
             file, engine=engine, settings=settings, watcher=watcher, actor=checked_actor(actor), checked=checked
         )
-    return Answer(result.to_json(), result_text(result), json)
+    return Answer(result.to_json(), result_text(result), json, exit_code=0 if result.ok else 1)
 
 
 def validate(file: File, var: Var = None, engine: Engine = None, json: Json = False) -> Answer:
@@ -100,6 +105,10 @@ def result_text(result: PipelineResult) -> Lines:
     lines: Lines = [] if result.load is None else load_text(result.load)
     for step in result.embed:
         lines.append(str(step))
+    if result.optimize is not None:
+        lines += optimize_text(result.optimize)
+    if result.cleanup is not None:
+        lines += cleanup_text(result.cleanup)
     return [*lines, f"done in {result.seconds:.1f} s"]
 
 

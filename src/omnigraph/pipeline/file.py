@@ -5,10 +5,13 @@
 3. create    the graph from `schema`, if there is none
 4. load      all nodes, edges and records together: one commit, or none if nothing changes
 5. embed     each step, in commits of its own
+6. optimize  the branch, in a commit of its own, or none if there is nothing to do
+7. cleanup   versions of the whole graph that the file lets go
 
 Keeps: nothing is written before 1 and 2 have found the whole file sound and every input there. Running a file again
 with the same inputs in the mode `merge` makes no commit.
-A crash in 3 leaves a graph or none, in 4 and 5 what `load` and `embed` promise; the same file, run again, goes on.
+A crash in 3 leaves a graph or none, in 4 to 7 what `load`, `embed`, `optimize` and `cleanup` promise; the same file,
+run again, goes on. What was loaded stays loaded where a later step fails.
 
     from omnigraph.pipeline.file import run_pipeline
 
@@ -66,14 +69,24 @@ class CheckedPipeline:
 
 @dataclass(frozen=True)
 class PipelineResult:
-    """What a run did. `load` is None if the file loads nothing; its `commit` is None if nothing changed."""
+    """What a run did. `load` is None if the file loads nothing; its `commit` is None if nothing changed.
+
+    `optimize` and `cleanup` are the results of these verbs, None where the file does not ask for them.
+    """
 
     file: str
     graph: str
     created_graph: bool
     load: LoadResult | None
     embed: tuple[Any, ...]
+    optimize: Any
+    cleanup: Any
     seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether every table that was to be optimized or cleaned up was."""
+        return (self.optimize is None or self.optimize.ok) and (self.cleanup is None or not self.cleanup.failed)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -82,6 +95,8 @@ class PipelineResult:
             "created_graph": self.created_graph,
             "load": None if self.load is None else self.load.to_json(),
             "embed": [step.to_json() for step in self.embed],
+            "optimize": None if self.optimize is None else self.optimize.to_json(),
+            "cleanup": None if self.cleanup is None else self.cleanup.to_json(),
             "seconds": round(self.seconds, 3),
         }
 
@@ -150,12 +165,16 @@ def run_pipeline(
     with _opened(ready, engines, actor=actor) as graph:
         loaded = _load(graph, file, engines)
         embedded = tuple(_embed(graph, file))
+        optimized = graph.optimize(branch=file.branch) if file.optimize else None
+        cleaned = None if file.cleanup is None else graph.cleanup(**file.cleanup, confirm=True)
         return PipelineResult(
             file=file.text.file,
             graph=graph.uri,
             created_graph=ready.creates_graph,
             load=loaded,
             embed=embedded,
+            optimize=optimized,
+            cleanup=cleaned,
             seconds=time.monotonic() - began,
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from omnigraph.errors import NotAvailable, UsageError
+from omnigraph.errors import UsageError
 from omnigraph.language.schema.model import EntityType, NodeType, Schema
 from omnigraph.language.schema.source import Place, did_you_mean
 from omnigraph.pipeline.file_model import Embed, PipelineFile, Target, raise_all
@@ -17,12 +17,7 @@ Problem = tuple[Place, str]
 
 
 def check_available(file: PipelineFile, *, engine: str | None) -> None:
-    """NotAvailable for steps that this version lacks; UsageError where SQL is to run without Spark."""
-    for key, wanted in (("optimize", file.optimize), ("cleanup", file.cleanup is not None)):
-        if wanted:
-            place = file.places[key]
-            feature = f"{file.text.file}:{place.line}: {key} after a load"
-            raise NotAvailable(feature=feature, hint=f"Leave {key} out of the pipeline file; nothing was written.")
+    """UsageError where SQL is to run without Spark."""
     if engine == "local" and file.needs_sql:
         name = next(t.type_name for t in file.targets if t.sql is not None)
         raise UsageError(detail=f"{name} is filled by sql, which runs on Spark and not with the engine local.")

@@ -88,6 +88,7 @@ class PipelineFile:
     embed: tuple[Embed, ...] = ()
     optimize: bool = False
     cleanup: Mapping[str, Any] | None = None
+    """`keep` and `older_than`, as the verb cleanup takes them; at least one is not None."""
     engine: str | None = None
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
     """Where each key of the file stands."""

@@ -115,6 +115,12 @@ def steps_of(file: PipelineFile, *, creates_graph: bool) -> tuple[str, ...]:
     for step in file.embed:
         what = ".".join(name for name in (step.type_name, step.property) if name) or "every @embed property"
         found.append(f"embed {what} with the provider {step.provider or 'local'}")
+    if file.optimize:
+        found.append(f"optimize the branch {file.branch}")
+    if file.cleanup is not None:
+        kept = [f"the newest {file.cleanup['keep']}"] if file.cleanup["keep"] is not None else []
+        kept += [f"those of the last {file.cleanup['older_than']}"] if file.cleanup["older_than"] is not None else []
+        found.append(f"remove old versions of the graph, except {' and '.join(kept)}")
     return tuple(found)
 
 

@@ -26,6 +26,7 @@ KEYS = (
     *("embed", "optimize", "cleanup", "engine"),
 )
 EMBED_KEYS = ("type", "property", "provider", "model", "batch", "commit_every", "rate_per_minute")
+_DURATION = re.compile(r"[0-9]{1,9}[smhdw]")
 _VIEW_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -68,8 +69,9 @@ class _Reader:
             self._note(top["from"].place, "from says what a missing branch is made from; name that branch with branch.")
         if "quarantine" in top and on_error == "fail":
             self._note(top["quarantine"].place, "a quarantine goes with on_error: quarantine.")
-        if not {"nodes", "edges", "data", "embed"} & set(top):
-            self._note(root.place, "there is nothing to do: give nodes, edges, data or embed.")
+        optimize, cleanup = self._flag(top, "optimize"), self._cleanup(top)
+        if not ({"nodes", "edges", "data", "embed"} & set(top) or optimize or cleanup):
+            self._note(root.place, "there is nothing to do: give nodes, edges, data, embed, optimize or cleanup.")
         if graph is None or mode is None:
             return None
         return PipelineFile(
@@ -85,8 +87,8 @@ class _Reader:
             targets=tuple(t for t in targets if t is not None),
             data=tuple(p for p in data if p is not None),
             embed=tuple(e for e in embed if e is not None),
-            optimize=self._flag(top, "optimize"),
-            cleanup=self._cleanup(top),
+            optimize=optimize,
+            cleanup=cleanup,
             engine=self._choice(top, "engine", ENGINES),
             places={key: entry.place for key, entry in top.items()},
         )
@@ -168,7 +170,15 @@ class _Reader:
         if "cleanup" not in top:
             return None
         fields = self._mapping(top["cleanup"].value, "cleanup", ("keep", "older_than"))
-        return {"keep": self._positive(fields, "keep"), "older_than": self._text(fields, "older_than")}
+        older_than = self._text(fields, "older_than")
+        if older_than is not None and not _DURATION.fullmatch(older_than):
+            self._note(
+                fields["older_than"].value.place,
+                f"older_than is a number and a unit, as 90s, 15m, 12h, 7d or 2w, not {older_than}.",
+            )
+        if not fields:
+            self._note(top["cleanup"].place, "cleanup needs to know what to keep: give keep, older_than or both.")
+        return {"keep": self._positive(fields, "keep"), "older_than": older_than}
 
     # ---- values ------------------------------------------------------------------------------------------------------
 
