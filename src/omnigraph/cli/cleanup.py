@@ -197,5 +197,19 @@ def _kept(result: CleanupResult) -> Lines:
         for kept in table.kept:
             for reason in kept.because:
                 because[reason] = because.get(reason, 0) + 1
-    shown = [f"{name} ({number:,})" for name, number in sorted(because.items())[:SHOWN_MOST]]
-    return [f"versions kept for what needs them: {', '.join(shown)}"] if shown else []
+    lines: Lines = []
+    for reason, number in sorted(because.items())[:SHOWN_MOST]:
+        what, _, who = reason.partition(":")
+        told = _KEPT_REASONS.get(what, "{who}").format(who=who.replace(",", " and "))
+        lines.append(f"{count(number, 'version stays', 'versions stay')}: {told}")
+    return lines
+
+
+_KEPT_REASONS = {
+    "branch": "the branch {who} stands there",
+    "base": "the branch {who} was made there",
+    "merge_base": "a merge of {who} compares with that",
+    "tag": "tagged {who}",
+    "lease": "a reader holds the lease {who}",
+    "at_or_above_a_pin": "above what is published",
+}

@@ -30,7 +30,7 @@ from pyspark.sql import datasource, types
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 import omnigraph
-from omnigraph.errors import UsageError
+from omnigraph.errors import StorageError, UsageError, VersionReclaimed
 from omnigraph.language.schema.model import EntityType, PropertyType
 from omnigraph.pipeline.readable import readable
 from omnigraph.read import Condition, columns_of, condition_of, type_of
@@ -84,7 +84,7 @@ class Fragments(InputPartition):  # type: ignore[misc]
     """The fragments that one task reads."""
 
     numbers: tuple[int, ...]
-    lease: str
+    lease: str | None
 
 
 def pin(
@@ -156,9 +156,9 @@ class GraphReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[InputPartition]:
         rows = self.pinned.partition_rows
         with readable():
-            lease = leases.take(self.pinned.location, [self.pinned.pin], seconds=LEASE_S, commit=self.pinned.commit)
+            lease = _leased(self.pinned)
             groups = cut(_open(self.pinned), rows_most=rows, bytes_most=PARTITION_BYTES)
-        return [Fragments(group.fragments, lease.id) for group in groups]
+        return [Fragments(group.fragments, lease) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -166,10 +166,23 @@ class GraphReader(DataSourceReader):  # type: ignore[misc]
         assert isinstance(partition, Fragments)
         target = to_arrow_schema(self.shape, timezone="UTC")
         with readable():
-            leases.renew(self.pinned.location, partition.lease)
+            if partition.lease is not None:
+                leases.renew(self.pinned.location, partition.lease)
             for batch in _scan(self.pinned, fragments=partition.numbers, more=self.pushed, columns=target.names):
                 for part in _cut(batch):
                     yield from pa.table(part).cast(target).to_batches()
+
+
+def _leased(pinned: Pinned) -> str | None:
+    """A lease on what is read; None for a reader that may not write."""
+    try:
+        return leases.take(pinned.location, [pinned.pin], seconds=LEASE_S, commit=pinned.commit).id
+    except VersionReclaimed as error:
+        raise VersionReclaimed(table_key=pinned.type.key, version=pinned.pin.version) from error
+    except StorageError as error:
+        if not leases.may_not_write(error):
+            raise
+        return None
 
 
 def _open(pinned: Pinned) -> Any:

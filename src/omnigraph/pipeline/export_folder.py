@@ -100,7 +100,7 @@ def export_folder(
     folder = Folder(out)
     _leftovers(folder)  # a folder that is taken is told before Spark starts
     runner = engines.runner(work_bytes=plan.size_bytes, requested=engine)
-    with under_lease(snapshot):
+    with under_lease(snapshot, required=False):
         _claim(folder, plan)
         try:
             folder.make(plan.scratch, *plan.folders)

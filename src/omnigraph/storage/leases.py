@@ -14,6 +14,7 @@ anything.
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,6 +35,7 @@ LEASE_LEAST_S, LEASE_MOST_S = 1.0, 7 * 24 * 3600.0
 FORGOTTEN_AFTER_S = 24 * 3600.0
 """Leases that ran out so long ago are deleted by whoever makes a new one."""
 _RENEWALS = 3
+_REFUSED = re.compile(r"permission|denied|forbidden|read-only|unauthori|\b40[13]\b", re.IGNORECASE)
 
 Versions = Mapping[str, frozenset[int]]
 """Versions by the path of their line, relative to the graph."""
@@ -115,11 +117,17 @@ def _require_staying(location: Location, pins: tuple[Pin, ...]) -> None:
         raise VersionReclaimed(table_key=gone[0].table, version=gone[0].version)
 
 
+def may_not_write(error: StorageError) -> bool:
+    """Whether the store refused a lease because this reader may only read."""
+    return bool(_REFUSED.search(str(error)))
+
+
 @contextmanager
 def hold(location: Location, pins: Iterable[Pin], *, seconds: float = LEASE_S, **about: Any) -> Iterator[Held]:
     """A lease that is renewed by a thread of its own until the block ends."""
-    _forget_old(location)
     lease = take(location, pins, seconds=seconds, **about)
+    with suppress(StorageError):  # the next one does it
+        _forget_old(location)
     done = threading.Event()
 
     def renewing() -> None:

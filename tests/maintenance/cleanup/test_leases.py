@@ -119,6 +119,43 @@ def test_a_lease_is_bounded(graph: og.Graph, seconds: float) -> None:
         pass
 
 
+def test_a_read_on_spark_leases_its_version_until_its_tasks_have_read(history: og.Graph) -> None:
+    from omnigraph.pipeline.datasource_read import GraphReader, pin, spark_schema
+
+    options = {"storage": None, "branch": "main", "as_of": None, "columns": None, "where": None, "pushdown": False}
+    old = history.commits()[6].id
+    pinned = pin(history.uri, "Person", commit=old, partition_rows=None, **options)  # type: ignore[arg-type]
+    reader = GraphReader(pinned, spark_schema(pinned))
+    partitions = reader.partitions()
+    history.cleanup(keep=1, confirm=True)
+    read = sum(batch.num_rows for part in partitions for batch in reader.read(part))
+    assert read == len(rows(history, commit=old))
+    (lease,) = leases.leases(history._location)
+    assert lease.commit == old
+    assert lease.pins == {pinned.pin.path: {pinned.pin.version}}
+
+
+def test_a_reader_that_may_only_read_exports_without_a_lease_and_sees_previews(
+    history: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from omnigraph.errors import StorageError
+    from omnigraph.storage.control import Control
+
+    def refused(*_: object) -> None:
+        raise StorageError(doing="writing", detail="Permission denied (os error 13)")
+
+    monkeypatch.setattr(Control, "put", refused)
+    result = history.export(tmp_path / "out", format="parquet", engine="local")
+    assert result.rows["node:Person"] == 4
+    preview = history.plan_cleanup(keep=3)
+    assert preview.old_versions_removed == 10
+    assert "clock of this machine" in preview.plan.warnings[0]
+    with pytest.raises(StorageError), history.lease():
+        pass
+    with pytest.raises(StorageError):
+        history.cleanup(keep=3, confirm=True)
+
+
 def test_an_export_into_a_folder_holds_a_lease_while_it_writes(
     history: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

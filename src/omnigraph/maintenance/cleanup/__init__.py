@@ -25,7 +25,7 @@ from typing import Any
 from omnigraph.commit import owner
 from omnigraph.commit.door import Door
 from omnigraph.commit.migrate import require_current
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.maintenance.cleanup import execute
 from omnigraph.maintenance.cleanup.document import CleanupResult, Refused, plan_from_json, preview_of
 from omnigraph.maintenance.cleanup.floors import (
@@ -86,12 +86,13 @@ class _Run:
         saved = None if apply is None else plan_from_json(apply, graph=location.uri, path=apply_name)
         wanted = saved.policy if saved is not None else policy
         assert wanted is not None, "a policy, or a plan that holds one"
-        now_s = store_time_s(location)
+        now_s, warnings = self._now(confirm=confirm)
         facts = self._facts(wanted, now_s)
         plan = self._plan(facts, only=None if saved is None else {t.path for t in saved.tables})
         refused: list[Refused] = []
         if saved is not None:
             plan, refused = self._applied(saved, plan, facts.floors)
+        plan = replace(plan, warnings=(*plan.warnings, *warnings))
         if not confirm:
             return preview_of(plan, seconds=time.monotonic() - started, refused=refused)
         announcement = execute.announce(location, plan)
@@ -105,6 +106,15 @@ class _Run:
         result = remover.run(revised, refused=[*refused, *(late if saved is not None else ())], started_s=started)
         execute.tidy(location, floors, announcement, self._dead_announcements(now_s), now_s=now_s)
         return result
+
+    def _now(self, *, confirm: bool) -> tuple[float, list[str]]:
+        """The store's time. Who may only read gets a preview all the same."""
+        try:
+            return store_time_s(self.door.manifest.location), []
+        except StorageError:
+            if confirm:
+                raise
+            return time.time(), ["the store's clock could not be asked; ages are by the clock of this machine"]
 
     def _read(self) -> Floors:
         return read_floors(self.door, now_s=store_time_s(self.door.manifest.location))
