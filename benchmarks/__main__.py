@@ -7,7 +7,7 @@ from importlib import import_module
 
 ALL = (
     *("startup", "small_writes", "many_writers", "many_tables", "load_local", "embed"),
-    *("load_spark", "load_memory"),
+    *("load_spark", "load_memory", "cleanup"),
 )
 
 
