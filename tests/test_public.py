@@ -25,7 +25,7 @@ LAYERS = (
     {"write", "branch", "index"},
     {"pipeline", "read"},
     {"maintenance", "query"},
-    {"upkeep"},
+    {"upkeep", "ask"},
     {"graph", "create", "transaction"},
     {"demo"},
     {"cli"},

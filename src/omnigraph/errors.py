@@ -14,7 +14,10 @@ OmnigraphError
 ├── QueryError
 │   ├── QuerySyntaxError       the .gq text does not parse (Q000)
 │   ├── QueryCheckError        it parses and does not fit the schema (T1 …)
-│   └── ParameterError         the values given are not those that the query declares
+│   ├── ParameterError         the values given are not those that the query declares
+│   ├── QueryValueError        a value that the query computes has no place: too large, no date, no pattern
+│   ├── QueryTimeout           it took longer than it may
+│   └── ResourceLimit          it needs more rows or memory than it may
 ├── PipelineFileError          a pipeline file that is not what it should be, with the place
 │   ├── PipelineVariableMissing  it names a variable that has no value
 │   └── PolicyFileError        the same of a policy file of maintenance
@@ -210,6 +213,26 @@ class ParameterError(QueryError):
     condition = "query_parameter"
     text = "the query {query} can't run with these parameters: {shown}"
     remedy_text = "Give every parameter that the query declares a value of its type; those with a ? may be left out."
+
+
+class QueryValueError(QueryError):
+    condition = "query_value"
+    text = "the query computes a value that does not exist: {detail}"
+    remedy_text = "Limit the rows by a condition that comes before this value, or compute another one."
+
+
+class QueryTimeout(QueryError):
+    condition = "query_timeout"
+    text = "the query {query} took longer than {timeout_s} s and was stopped."
+    remedy_text = "Ask for less, by a narrower pattern or fewer hops, or allow more time; nothing was changed."
+
+
+class ResourceLimit(QueryError):
+    """`resource` is rows or memory_bytes."""
+
+    condition = "resource_limit"
+    text = "the query {query} needs more than it may: {resource} would be {actual}, and the limit is {limit}."
+    remedy_text = "Ask for less, by a narrower pattern or a limit, or allow more; nothing was changed."
 
 
 # ---- pipeline files --------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from omnigraph.ask import Ask
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
 from omnigraph.commit.door import Door
@@ -55,7 +56,7 @@ class ReadOptions(TypedDict, total=False):
     limit: int | None
 
 
-class Graph(Upkeep):
+class Graph(Ask, Upkeep):
     """A graph at one address."""
 
     def __init__(
@@ -100,6 +101,7 @@ class Graph(Upkeep):
 
     def close(self) -> None:
         """Let go of open tables. Nothing is pending: every write was finished when its call returned."""
+        self._engine = None
         self._manifest = Manifest(self._location)
         self._door = Door(self._manifest, observer=self._door.observe)
 

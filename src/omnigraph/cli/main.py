@@ -15,12 +15,14 @@ import os
 import sys
 from collections.abc import Sequence
 
+_OLD_NAMES = {("check",): "lint", ("query", "lint"): "lint", ("query", "check"): "lint"}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
     try:
-        return _run([*args] or ["--help"])  # a copy: the parser eats its list
+        return _run(_renamed(args) or ["--help"])
     except BaseException as error:  # the last line of defence: whatever it is gets a sentence and an exit code
         if isinstance(error, SystemExit):
             raise
@@ -32,6 +34,16 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+def _renamed(args: Sequence[str]) -> list[str]:
+    """A copy, because the parser eats its list; old names of commands are replaced, with a warning."""
+    old = next((words for words in _OLD_NAMES if tuple(args[: len(words)]) == words), None)
+    if old is None:
+        return [*args]
+    new = _OLD_NAMES[old]
+    sys.stderr.write(f"warning: `omnigraph {' '.join(old)}` is now called `omnigraph {new}`.\n")
+    return [new, *args[len(old) :]]
 
 
 def _run(args: list[str]) -> int:

@@ -16,7 +16,7 @@ from omnigraph.errors import DirectOnly, UsageError
 Plane = Literal["data", "direct", "local"]
 
 MAINTENANCE = {"optimize", "repair", "cleanup", "verify", "maintain", "stats"}
-DIRECT = {"init", "schema plan"} | MAINTENANCE
+DIRECT = {"init", "lint", "schema plan"} | MAINTENANCE
 LOCAL = {"version"}
 
 _ADDRESSES = {

@@ -1,0 +1,82 @@
+"""Asking a graph handle: queries, checked and run on one pinned state. See `omnigraph.query`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import FileUnreadable, UsageError
+from omnigraph.storage.records import MAIN
+
+if TYPE_CHECKING:
+    from omnigraph.query.engine import Engine
+    from omnigraph.query.result import Result
+    from omnigraph.snapshot import AsOf, Snapshot
+
+
+class Ask:
+    """What `Graph` inherits: reading by queries."""
+
+    _engine: Engine | None = None
+
+    def snapshot(self, branch: str = MAIN, *, commit: str | None = None, as_of: AsOf | None = None) -> Snapshot:
+        raise NotImplementedError
+
+    def query(
+        self,
+        source: str | os.PathLike[str],
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str = MAIN,
+        commit: str | None = None,
+        as_of: AsOf | None = None,
+        timeout_s: float | None = None,
+        max_rows: int | None = None,
+        max_memory_bytes: int | None = None,
+        explain: bool = False,
+        **values: Any,
+    ) -> Result:
+        """Run a read query: the text of one, or the path of a .gq file (a `Path`, or a text that ends in .gq).
+
+        `name` chooses one query of several. Parameters are given as `params` or by their names. The answer comes from
+        one state: the branch's newest, that of a commit, or that of a time. With `explain` its steps are printed.
+        """
+        from omnigraph.query.limits import Options
+
+        text, file = query_text(source)
+        options = Options(timeout_s=timeout_s, max_rows=max_rows, max_memory_bytes=max_memory_bytes)
+        given = {**(params or {}), **values}
+        snapshot = self.snapshot(branch, commit=commit, as_of=as_of)
+        result = self.queries.query(snapshot, text, name, given, options=options, file=file)
+        if explain:
+            print(result.explained())
+        return result
+
+    @property
+    def queries(self) -> Engine:
+        """Checked queries and what was derived for them: shared by all queries of this handle."""
+        if self._engine is None:
+            from omnigraph.query.engine import Engine
+
+            self._engine = Engine()
+        return self._engine
+
+
+def query_text(source: str | os.PathLike[str]) -> tuple[str, str]:
+    """(the text, what errors call it)."""
+    is_path = not isinstance(source, str) or (source.endswith(".gq") and "\n" not in source and "{" not in source)
+    if not is_path:
+        text = str(source)
+        if not text.strip():
+            raise UsageError(detail="the query is empty.")
+        return text, "<query>"
+    path = os.fspath(source)
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8-sig"), path
+    except OSError as error:
+        raise FileUnreadable(path=path, detail=f"{(error.strerror or str(error)).lower()}.") from error
+    except UnicodeDecodeError as error:
+        raise FileUnreadable(path=path, detail=f"it is not UTF-8 text (byte {error.start}).") from error

@@ -1,0 +1,34 @@
+"""Queries, in this process: patterns, traversals, search, aggregates, on one pinned state of a graph.
+
+    result = run_query(snapshot, checked, {"slug": "ada"})
+
+The language is `omnigraph.language.query`; what a query means stands in its `model`. Here it is made fast: predicates
+and look-ups by Lance, traversals on adjacency arrays, the rest on Arrow and numpy. Caches are derived and may be
+dropped at any time; they change how long an answer takes, never the answer.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from omnigraph.query.engine import Engine
+    from omnigraph.query.limits import Options
+    from omnigraph.query.result import Result
+    from omnigraph.query.run import bound_rows, run_query
+
+_HOME = {
+    "Engine": "engine",
+    "Options": "limits",
+    "Result": "result",
+    "bound_rows": "run",
+    "run_query": "run",
+}
+__all__ = ["Engine", "Options", "Result", "bound_rows", "run_query"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

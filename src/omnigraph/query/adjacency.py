@@ -1,0 +1,122 @@
+"""Adjacency of one edge table at one version: for every node its neighbours, both ways, as plain arrays.
+
+`offsets[i]` to `offsets[i + 1]` are the slots of node i; `nodes[slot]` is the node at the other end and `edges[slot]`
+the edge between them. Slots of a node are ordered by the node at the other end, so parallel edges lie side by side.
+Nodes are numbered by row id where these are dense, otherwise by their place among the row ids of the version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+
+from omnigraph.query.cache import Cache
+from omnigraph.query.frame import bounds_of, ranges
+from omnigraph.query.tables import Numbering, StoredTable
+
+DENSE = 4
+"""Row ids are node numbers where there are at most so many times more of them than nodes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Between the row ids of a node table and the numbers that arrays are made of."""
+
+    size: int
+    numbering: Numbering | None
+    """None where row ids are the numbers themselves."""
+
+    @staticmethod
+    def of(numbering: Numbering) -> Index:
+        top = int(numbering.rowids[-1]) + 1 if len(numbering.rowids) else 0
+        if top <= DENSE * len(numbering.rowids) + 4096:
+            return Index(top, None)
+        return Index(len(numbering.rowids), numbering)
+
+    def numbers(self, rowids: np.ndarray) -> np.ndarray:
+        return rowids if self.numbering is None else self.numbering.places(rowids)
+
+    def rowids(self, numbers: np.ndarray) -> np.ndarray:
+        return numbers if self.numbering is None else self.numbering.rowids[numbers]
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """One direction. `is_simple`: no two slots of a node lead to the same node."""
+
+    offsets: np.ndarray
+    nodes: np.ndarray
+    edges: np.ndarray
+    is_simple: bool
+
+    @property
+    def bytes(self) -> int:
+        return int(self.offsets.nbytes + self.nodes.nbytes + self.edges.nbytes)
+
+    def degrees(self, numbers: np.ndarray) -> np.ndarray:
+        return np.asarray(self.offsets[numbers + 1] - self.offsets[numbers])
+
+    def slots(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(which of the numbers, slot), by number."""
+        starts = self.offsets[numbers]
+        lengths = self.offsets[numbers + 1] - starts
+        return np.repeat(np.arange(len(numbers)), lengths), ranges(starts, lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class Adjacency:
+    sources: Index
+    targets: Index
+    out: Half
+    into: Half
+
+    @property
+    def bytes(self) -> int:
+        return self.out.bytes + self.into.bytes
+
+    @property
+    def edges(self) -> int:
+        return len(self.out.nodes)
+
+
+def adjacency_of(cache: Cache, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency:
+    """The adjacency of these versions, from the cache or built."""
+
+    def make() -> tuple[Adjacency, int]:
+        found = _build(edges, sources, targets)
+        return found, found.bytes
+
+    return cache.made((*edges.key, "adjacency", sources.key, targets.key), make)
+
+
+def known_adjacency(cache: Cache, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency | None:
+    found = cache.get((*edges.key, "adjacency", sources.key, targets.key))
+    return found if isinstance(found, Adjacency) else None
+
+
+def _build(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency:
+    start = Index.of(sources.numbering())
+    end = start if targets is sources else Index.of(targets.numbering())
+    rows = edges.whole(["src", "dst"])
+    heads = start.numbers(_resolved(sources, rows["src"]))
+    tails = end.numbers(_resolved(targets, rows["dst"]))
+    ids = edges.numbering().rowids
+    return Adjacency(start, end, _half(heads, tails, ids, start.size), _half(tails, heads, ids, end.size))
+
+
+def _resolved(nodes: StoredTable, ids: object) -> np.ndarray:
+    # Every end of an edge is there: no commit leaves an edge without its nodes.
+    places = np.asarray(pc.index_in(ids, value_set=nodes.column("id")).fill_null(-1)).astype(np.int64)
+    assert len(places) == 0 or int(places.min()) >= 0, "an edge whose node is not there"
+    return nodes.numbering().rowids[places] if len(places) else places
+
+
+def _half(near: np.ndarray, far: np.ndarray, edges: np.ndarray, size: int) -> Half:
+    order = np.lexsort((far, near))
+    near, far = near[order], far[order]
+    offsets = bounds_of(np.bincount(near, minlength=size) if len(near) else np.zeros(size, dtype=np.int64))
+    twice = (near[1:] == near[:-1]) & (far[1:] == far[:-1])
+    narrow = np.int32 if size < 2**31 and (len(far) == 0 or int(far.max()) < 2**31) else np.int64
+    return Half(offsets, far.astype(narrow), edges[order], not bool(twice.any()))

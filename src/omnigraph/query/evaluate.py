@@ -1,0 +1,279 @@
+"""Expressions over bound rows: one Arrow value per row, nulls and three-valued logic as the language says.
+
+Properties are read when an expression needs them, all columns of one variable together, each entity once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.language.query.terms import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Bm25,
+    Compare,
+    Constant,
+    Expression,
+    Function,
+    Fused,
+    In,
+    IsNull,
+    ListOf,
+    Match,
+    Nearest,
+    Not,
+    Object,
+    Or,
+    Output,
+    Parameter,
+    PathOf,
+    Property,
+    Search,
+    walk,
+)
+from omnigraph.language.query.types import Type
+from omnigraph.query.arithmetic import arithmetic, function
+from omnigraph.query.compare import among, compare, in_lists
+from omnigraph.query.frame import NULL, Frame, Paths, bounds_of
+from omnigraph.query.source import Source
+from omnigraph.query.values import Values, scalar, spread, truth, type_of
+
+if TYPE_CHECKING:
+    from omnigraph.query.search import Searcher
+
+_MATCH = {"contains": pc.match_substring, "starts_with": pc.starts_with, "ends_with": pc.ends_with}
+
+
+@dataclass(eq=False)
+class Evaluator:
+    """What expressions of one run are evaluated with. `now` is one moment for the whole query."""
+
+    source: Source
+    params: Mapping[str, Any]
+    now: datetime
+    searcher: Searcher
+
+    def over(self, frame: Frame) -> Rows:
+        return Rows(self, frame)
+
+    def holds(self, conditions: Sequence[Expression], frame: Frame) -> np.ndarray:
+        """The rows for which all of them are true."""
+        rows = self.over(frame)
+        rows.fetch(conditions)
+        found = np.ones(frame.rows, dtype=bool)
+        for condition in conditions:
+            found &= truth(rows.value(condition), frame.rows)
+        return found
+
+    def constant(self, e: Expression) -> Any:
+        """The value of a constant or parameter, as Python has it."""
+        if isinstance(e, Parameter):
+            return self.params[e.name]
+        assert isinstance(e, Constant), e
+        return e.value
+
+
+@dataclass(eq=False)
+class Rows:
+    """Expressions over the rows of one frame. `known` are expressions whose values are there already."""
+
+    evaluator: Evaluator
+    frame: Frame
+    known: dict[Expression, Values] = field(default_factory=dict)
+    outputs: Sequence[pa.Array] = ()
+    _columns: dict[tuple[int, str], pa.Array] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return self.frame.rows
+
+    def column(self, e: Expression) -> pa.Array:
+        return spread(self.value(e), self.rows)
+
+    # ---- properties
+
+    def fetch(self, expressions: Sequence[Expression]) -> None:
+        """Read the columns that these expressions need, one look per variable."""
+        wanted: dict[int, dict[str, Property]] = {}
+        for e in expressions:
+            if e in self.known:
+                continue
+            for term in walk(e):
+                if isinstance(term, Property) and (term.variable.slot, term.name) not in self._columns:
+                    wanted.setdefault(term.variable.slot, {})[term.name] = term
+        for slot, names in wanted.items():
+            codes = self.frame.columns.get(slot)
+            usable = {n: p for n, p in names.items() if p.type.kind not in ("Vector", "Blob")}
+            if codes is None or not usable:
+                continue
+            types = {n: type_of(p.type) for n, p in usable.items()}
+            found = self.evaluator.source.values(list(usable), codes, types)
+            self._columns.update({(slot, n): c for n, c in found.items()})
+
+    def _property(self, e: Property) -> Values:
+        key = (e.variable.slot, e.name)
+        if key not in self._columns:
+            codes = self.frame.columns[e.variable.slot]
+            types = {e.name: type_of(e.type)}
+            self._columns[key] = self.evaluator.source.values([e.name], codes, types)[e.name]
+        return self._columns[key]
+
+    def entity(self, slot: int) -> pa.Array:
+        codes = self.frame.columns[slot]
+        return pa.array(codes, mask=codes < 0)
+
+    # ---- terms
+
+    def value(self, e: Expression) -> Values:
+        if self.known and e in self.known:
+            return self.known[e]
+        if isinstance(e, Property):
+            return self._property(e)
+        if isinstance(e, Constant):
+            return scalar(e.value, e.type)
+        if isinstance(e, Parameter):
+            return scalar(self.evaluator.params[e.name], e.type)
+        if isinstance(e, Compare):
+            return compare(e.operator, self.value(e.left), self.value(e.right), e.left, e.right)
+        if isinstance(e, And | Or):
+            return self._logic(e)
+        if isinstance(e, Not):
+            return pc.invert(self.value(e.operand))
+        if isinstance(e, IsNull):
+            return pc.is_null(self.value(e.operand))
+        if isinstance(e, In):
+            return self._in(e)
+        if isinstance(e, Match):
+            return self._match(e)
+        if isinstance(e, Object):
+            return self.entity(e.variable.slot)
+        if isinstance(e, Arithmetic):
+            return arithmetic(e, self.value(e.left), self.value(e.right))
+        if isinstance(e, Function):
+            return self._function(e)
+        if isinstance(e, ListOf):
+            return self._list(e)
+        if isinstance(e, Output):
+            return self.outputs[e.index]
+        if isinstance(e, Search):
+            return self.evaluator.searcher.found(e, self.frame.columns[e.property.variable.slot])
+        if isinstance(e, Nearest | Bm25 | Fused):
+            return self.evaluator.searcher.scores(e, self.frame)
+        assert not isinstance(e, Aggregate | PathOf), e
+        raise AssertionError(e)
+
+    def _logic(self, e: And | Or) -> Values:
+        join = pc.and_kleene if isinstance(e, And) else pc.or_kleene
+        found = self.value(e.operands[0])
+        for operand in e.operands[1:]:
+            found = join(found, self.value(operand))
+        return found
+
+    def _in(self, e: In) -> Values:
+        needle = self.value(e.needle)
+        if isinstance(e.items, Constant | Parameter):
+            items = self.evaluator.constant(e.items)
+            if items is None:
+                return pa.scalar(None, pa.bool_())
+            return self._among(e.needle.type, needle, items, e.items.type)
+        if isinstance(e.items, ListOf):
+            if all(isinstance(i, Constant | Parameter) for i in e.items.items):
+                given = [self.evaluator.constant(i) for i in e.items.items]
+                found = self._among(e.needle.type, needle, [g for g in given if g is not None], e.items.type)
+                return found if None not in given else _or_unknown(found)
+            return self._in_terms(e.needle, e.items)
+        item = e.items.type.item or "String"
+        lists = spread(self.value(e.items), self.rows)
+        return in_lists(needle, e.needle.type.kind, lists, item, self.rows)
+
+    def _among(self, t: Type, needle: Values, items: Sequence[Any], list_type: Type) -> Values:
+        return among(needle, t.kind, items, type_of(list_type).value_type)
+
+    def _in_terms(self, needle: Expression, items: ListOf) -> Values:
+        """Items that differ from row to row."""
+        left = self.value(needle)
+        found: Values = pa.scalar(False)
+        for item in items.items:
+            found = pc.or_kleene(found, compare("=", left, self.value(item), needle, item))
+        return pc.if_else(pc.is_valid(spread(left, self.rows)), found, pa.scalar(None, pa.bool_()))
+
+    def _match(self, e: Match) -> Values:
+        text, pattern = self.value(e.text), self.value(e.pattern)
+        if isinstance(pattern, pa.Scalar):
+            if not pattern.is_valid:
+                return pa.scalar(None, pa.bool_())
+            return _matched(e.operator, text, pattern.as_py())
+        pairs = zip(spread(text, self.rows).to_pylist(), pattern.to_pylist(), strict=True)
+        return pa.array([None if t is None or p is None else _one(e.operator, t, p) for t, p in pairs], pa.bool_())
+
+    def _function(self, e: Function) -> Values:
+        if e.name == "now":
+            return scalar(self.evaluator.now, e.type)
+        if e.name == "nodes" or isinstance(e.arguments[0], PathOf):
+            path = e.arguments[0]
+            assert isinstance(path, PathOf)
+            return self._path(e.name, path.variable.slot)
+        return function(e, [self.value(a) for a in e.arguments])
+
+    def _path(self, name: str, slot: int) -> pa.Array:
+        numbers = self.frame.columns[slot]
+        there = numbers >= 0
+        paths: Paths = self.frame.paths[slot].taken(numbers[there])
+        lengths = np.zeros(len(numbers), dtype=np.int64)
+        lengths[there] = np.diff(paths.offsets)
+        if name == "length":
+            return pa.array(lengths - 1, mask=~there)
+        ids = self.evaluator.source.ids(paths.codes)
+        return with_nulls(bounds_of(lengths), ids, ~there)
+
+    def _list(self, e: ListOf) -> pa.Array:
+        """Only behind `in` do lists come by; an expression that returns one is rare and small."""
+        columns = [self.column(i).to_pylist() for i in e.items]
+        rows = [list(r) for r in zip(*columns, strict=True)] if columns else [[] for _ in range(self.rows)]
+        return pa.array(rows, type_of(e.type))
+
+
+def with_nulls(offsets: np.ndarray, values: pa.Array, nulls: np.ndarray) -> pa.Array:
+    """Lists of these lengths; null where `nulls` says so."""
+    made = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+    if not nulls.any():
+        return made
+    index = np.where(nulls, NULL, np.arange(len(nulls)))
+    return made.take(pa.array(index, mask=nulls))
+
+
+def _or_unknown(found: Values) -> Values:
+    """A list that holds null: what is not found in it may be there."""
+    return pc.if_else(found, found, pa.scalar(None, pa.bool_()))
+
+
+def _matched(op: str, text: Values, pattern: str) -> Values:
+    if op == "matches":
+        try:
+            return pc.match_substring_regex(text, pattern)
+        except pa.ArrowInvalid:
+            # A pattern that only Python reads.
+            known = re.compile(pattern)
+            array = spread(text, 1)
+            found = pa.array([None if t is None else known.search(t) is not None for t in array.to_pylist()])
+            return found.cast(pa.bool_()) if isinstance(text, pa.Array) else found[0]
+    return _MATCH[op](text, pattern)
+
+
+def _one(op: str, text: str, pattern: str) -> bool:
+    if op == "contains":
+        return pattern in text
+    if op == "starts_with":
+        return text.startswith(pattern)
+    if op == "ends_with":
+        return text.endswith(pattern)
+    return re.search(pattern, text) is not None

@@ -1,0 +1,174 @@
+"""Bound rows: for every variable a column of whole numbers that say which entity it is.
+
+A code is the ordinal of the entity's type (types by kind and name) above the row id that its table gives it. -1 is
+null. A path variable holds the number of a path in `Paths`. Codes mean nothing outside of the query that made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+SHIFT = 52
+MASK = (1 << SHIFT) - 1
+NULL = -1
+TYPES_MOST = 1 << (63 - SHIFT)
+ORIGIN = 0
+"""The slot that says which row of an outer pattern a row belongs to; those of variables begin at 1."""
+
+
+def pack(ordinal: int, rowids: np.ndarray) -> np.ndarray:
+    return rowids + (ordinal << SHIFT) if ordinal else rowids
+
+
+def ordinals(codes: np.ndarray) -> np.ndarray:
+    """The ordinal of every code; -1 for null."""
+    return codes >> SHIFT
+
+
+def rowids(codes: np.ndarray) -> np.ndarray:
+    return codes & MASK
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Paths as codes of their nodes, one after the other: path i is `codes[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: np.ndarray
+    codes: np.ndarray
+
+    @property
+    def bytes(self) -> int:
+        return int(self.offsets.nbytes + self.codes.nbytes)
+
+    def taken(self, numbers: np.ndarray) -> Paths:
+        starts, lengths = self.offsets[numbers], np.diff(self.offsets)[numbers]
+        return Paths(bounds_of(lengths), self.codes[ranges(starts, lengths)])
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    rows: int
+    columns: Mapping[int, np.ndarray] = field(default_factory=dict)
+    paths: Mapping[int, Paths] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(c.nbytes for c in self.columns.values()) + sum(p.bytes for p in self.paths.values())
+
+    def take(self, index: np.ndarray) -> Frame:
+        return Frame(len(index), {s: c[index] for s, c in self.columns.items()}, self.paths)
+
+    def keep(self, mask: np.ndarray) -> Frame:
+        if mask.all():
+            return self
+        return self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, stop: int) -> Frame:
+        stop = min(stop, self.rows)
+        return Frame(max(0, stop - start), {s: c[start:stop] for s, c in self.columns.items()}, self.paths)
+
+    def add(self, slot: int, codes: np.ndarray, paths: Paths | None = None) -> Frame:
+        kept = {**self.paths, slot: paths} if paths is not None else self.paths
+        return Frame(self.rows, {**self.columns, slot: codes}, kept)
+
+    def only(self, slots: Sequence[int]) -> Frame:
+        columns = {s: self.columns[s] for s in slots if s in self.columns}
+        return Frame(self.rows, columns, {s: p for s, p in self.paths.items() if s in columns})
+
+    def cross(self, slot: int, codes: np.ndarray) -> Frame:
+        """Every row with every code."""
+        if self.rows == 1:
+            columns = {s: np.full(len(codes), c[0], dtype=np.int64) for s, c in self.columns.items()}
+            return Frame(len(codes), {**columns, slot: codes}, self.paths)
+        index = np.repeat(np.arange(self.rows), len(codes))
+        return self.take(index).add(slot, np.tile(codes, self.rows))
+
+
+UNIT = Frame(1)
+"""The one row of a pattern that binds nothing yet."""
+
+
+# ---- whole numbers ---------------------------------------------------------------------------------------------------
+
+
+def bounds_of(lengths: np.ndarray) -> np.ndarray:
+    """Where parts of these lengths begin, and where the last one ends."""
+    found = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=found[1:])
+    return found
+
+
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The numbers `start … start + length - 1` of every pair, one after the other."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    if total == 0:
+        return np.empty(0, dtype=np.int64)
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(total, dtype=np.int64)
+
+
+def unique(values: np.ndarray) -> np.ndarray:
+    """Sorted, each once. np.unique hashes, which is many times slower for large arrays."""
+    if len(values) < 2:
+        return values
+    ordered = np.sort(values)
+    keep = np.empty(len(ordered), dtype=bool)
+    keep[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
+    return ordered if keep.all() else ordered[keep]
+
+
+def factorize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the different values in order, for each value which of them it is)."""
+    if len(values) == 0:
+        return values, np.empty(0, dtype=np.int64)
+    if len(values) == 1 or bool((values[1:] > values[:-1]).all()):
+        return values, np.arange(len(values))
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    is_new = np.empty(len(ordered), dtype=bool)
+    is_new[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    numbers = np.empty(len(values), dtype=np.int64)
+    numbers[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], numbers
+
+
+def groups_of(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that are equal in all columns: (a row of each group, for each row the number of its group)."""
+    if not columns or rows == 0:
+        return np.zeros(min(rows, 1), dtype=np.int64), np.zeros(rows, dtype=np.int64)
+    numbers = factorize(columns[0])[1]
+    for column in columns[1:]:
+        values, more = factorize(column)
+        size = len(values)
+        if int(numbers.max()) + 1 > (1 << 62) // max(1, size):
+            numbers = factorize(numbers)[1]
+        numbers = numbers * size + more
+    found, numbers = factorize(numbers)
+    first = np.empty(len(found), dtype=np.int64)
+    # Backwards, so that the first row of a group is written last.
+    first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
+    return first, numbers
+
+
+def pairs_joined(left: np.ndarray, right: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """All (i, j) with left[i] == right[j]: numbers below `size`. Ordered by i."""
+    order = np.argsort(right, kind="stable")
+    counts = np.bincount(right, minlength=size)
+    starts = bounds_of(counts)
+    lengths = counts[left]
+    index = np.repeat(np.arange(len(left)), lengths)
+    return index, order[ranges(starts[left], lengths)]
+
+
+def member(values: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Which values are among the others, which are sorted and each there once."""
+    if len(among) == 0 or len(values) == 0:
+        return np.zeros(len(values), dtype=bool)
+    at = np.searchsorted(among, values)
+    at[at == len(among)] = 0
+    return np.asarray(among[at] == values)

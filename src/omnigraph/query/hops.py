@@ -1,0 +1,206 @@
+"""One hop: from nodes over edges to nodes, on adjacency arrays or on the index of an edge table. Both give the same.
+
+Which of the two is chosen for every hop:
+
+1. rows in memory (a transaction's) are matched there
+2. arrays of this version that are there are used
+3. otherwise the index, as long as few nodes are looked up in it; a small table and many look-ups make arrays, once
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import UsageError
+from omnigraph.language.query.model import Step
+from omnigraph.query.adjacency import Adjacency, Half, Index, adjacency_of, known_adjacency
+from omnigraph.query.frame import factorize, ordinals, pack, rowids
+from omnigraph.query.source import Source
+from omnigraph.query.tables import StoredTable, flat
+
+STEPPED_MOST = 3000
+"""So many nodes of a version are looked up in the index before its arrays are made."""
+SMALL_EDGES = 20_000
+"""A table of so few edges is made into arrays at once."""
+VARIABLE = "OMNIGRAPH_TRAVERSE"
+_FLIPPED = {"out": "in", "in": "out", "both": "both"}
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a hop finds: `near[i]` is the place of a node among those asked for, `far[i]` a node, `edge[i]` between."""
+
+    near: np.ndarray
+    far: np.ndarray
+    edge: np.ndarray | None
+
+    @staticmethod
+    def joined(parts: Sequence[Found], *, edges: bool) -> Found:
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            none = np.empty(0, dtype=np.int64)
+            return Found(none, none, none if edges else None)
+        return Found(
+            np.concatenate([p.near for p in parts]),
+            np.concatenate([p.far for p in parts]),
+            np.concatenate([p.edge for p in parts if p.edge is not None]) if edges else None,
+        )
+
+
+def reversed_step(s: Step) -> Step:
+    return Step(s.edge, _FLIPPED[s.direction], s.ends, s.starts)  # type: ignore[arg-type]
+
+
+class Hops:
+    """The steps of one traversal, in the direction in which it is walked. `where` filters the edges, in SQL."""
+
+    def __init__(self, source: Source, steps: Sequence[Step], *, edges: bool, where: str | None = None) -> None:
+        self.source = source
+        self.steps = steps
+        self.edges = edges
+        self.where = where
+        self._forced = forced(source.watch.options.traverse)
+
+    def arrays(self, step: Step, keys: int) -> Adjacency | None:
+        """The arrays of the step's edges, if that is the way to go for so many nodes."""
+        tables = [self.source.table(e) for e in self._ends(step)]
+        stored = [t.stored for t in (self.source.table(step.edge), *tables)]
+        if any(t is None for t in stored) or self._forced == "index":
+            return None
+        edges, sources, targets = (t for t in stored if t is not None)
+        cache = self.source.cache
+        known = known_adjacency(cache, edges, sources, targets)
+        if known is not None:
+            return known
+        if self._forced is None and self.where is not None and keys <= STEPPED_MOST:
+            return None
+        if self._forced is None and edges.rows > SMALL_EDGES:
+            counter = (*edges.key, "stepped")
+            before = cache.get(counter)
+            stepped = keys + (before if isinstance(before, int) else 0)
+            cache.put(counter, stepped, 64)
+            if stepped <= STEPPED_MOST:
+                return None
+        return adjacency_of(cache, edges, sources, targets)
+
+    @staticmethod
+    def _ends(step: Step) -> tuple:  # type: ignore[type-arg]
+        """The node types of the stored edge: source and target."""
+        return (step.ends, step.starts) if step.direction == "in" else (step.starts, step.ends)
+
+    def hop(self, codes: np.ndarray) -> Found:
+        """From these nodes, each there once, over every step."""
+        self.source.watch.tick()
+        kinds = ordinals(codes)
+        parts = []
+        for step in self.steps:
+            start = self.source.ordinal(step.starts)
+            at = None if len(self.steps) == 1 and bool((kinds == start).all()) else np.flatnonzero(kinds == start)
+            near = codes if at is None else codes[at]
+            if len(near) == 0:
+                continue
+            found = self._step(step, near)
+            parts.append(found if at is None else Found(at[found.near], found.far, found.edge))
+        return Found.joined(parts, edges=self.edges)
+
+    def _step(self, step: Step, codes: np.ndarray) -> Found:
+        arrays = self.arrays(step, len(codes))
+        if arrays is not None:
+            self.source.watch.use(f"adjacency of {step.edge.name}")
+        parts = []
+        for direction in ("out", "in"):
+            if step.direction not in (direction, "both"):
+                continue
+            if arrays is not None:
+                found = self._by_arrays(step, arrays, direction, codes)
+            else:
+                found = self._by_index(step, direction, codes)
+            if step.direction == "both" and direction == "in":
+                # A loop was crossed on the way out already.
+                keep = found.far != codes[found.near]
+                found = Found(found.near[keep], found.far[keep], None if found.edge is None else found.edge[keep])
+            parts.append(found)
+        return Found.joined(parts, edges=self.edges)
+
+    # ---- arrays
+
+    def _by_arrays(self, step: Step, arrays: Adjacency, direction: str, codes: np.ndarray) -> Found:
+        half, near, far = _halves(arrays, direction)
+        numbers = near.numbers(rowids(codes))
+        degrees = half.degrees(numbers)
+        self.source.watch.memory(int(degrees.sum()) * 32)
+        at, slots = half.slots(numbers)
+        nodes = pack(self.source.ordinal(step.ends), far.rowids(half.nodes[slots].astype(np.int64)))
+        edge = pack(self.source.ordinal(step.edge), half.edges[slots]) if self.edges else None
+        return Found(at, nodes, edge)
+
+    # ---- index
+
+    def _by_index(self, step: Step, direction: str, codes: np.ndarray) -> Found:
+        near_end, far_end = ("src", "dst") if direction == "out" else ("dst", "src")
+        ids = self.source.table(step.starts).values(["id"], rowids(codes))["id"]
+        rows = self.source.table(step.edge).at_ends(near_end, ids, self.where)
+        self.source.watch.memory(rows.nbytes)
+        at = np.asarray(pc.index_in(flat(rows[near_end]), value_set=ids)).astype(np.int64)
+        ends = flat(rows[far_end])
+        encoded = ends.dictionary_encode() if len(ends) else None
+        if encoded is None:
+            none = np.empty(0, dtype=np.int64)
+            return Found(none, none, none if self.edges else None)
+        numbers = self.source.table(step.ends).resolve(encoded.dictionary)
+        far = pack(self.source.ordinal(step.ends), numbers[np.asarray(encoded.indices)])
+        edge_ids = np.asarray(flat(rows["_rowid"])).astype(np.int64)
+        return Found(at, far, pack(self.source.ordinal(step.edge), edge_ids) if self.edges else None)
+
+    # ---- what a plan wants to know
+
+    def degree(self) -> float:
+        """How many edges a node has, on average."""
+        found = 0.0
+        for step in self.steps:
+            nodes = max(1, self.source.table(step.starts).rows)
+            found += self.source.table(step.edge).rows / nodes * (2 if step.direction == "both" else 1)
+        return found
+
+
+def _halves(arrays: Adjacency, direction: str) -> tuple[Half, Index, Index]:
+    if direction == "out":
+        return arrays.out, arrays.sources, arrays.targets
+    return arrays.into, arrays.targets, arrays.sources
+
+
+def forced(option: str | None) -> str | None:
+    found = option or os.environ.get(VARIABLE) or None
+    if found not in (None, "csr", "index"):
+        raise UsageError(detail=f"{VARIABLE} is csr or index, not {found!r}.")
+    return found
+
+
+def stored_of(source: Source, step: Step) -> StoredTable | None:
+    return source.table(step.edge).stored
+
+
+def pairs_once(found: Found) -> Found:
+    """Each pair once, ordered by its place and its node."""
+    if len(found.near) < 2:
+        return Found(found.near, found.far, None)
+    order = np.lexsort((found.far, found.near))
+    near, far = found.near[order], found.far[order]
+    keep = np.empty(len(near), dtype=bool)
+    keep[0] = True
+    keep[1:] = (near[1:] != near[:-1]) | (far[1:] != far[:-1])
+    return Found(near[keep], far[keep], None)
+
+
+def places_of(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return factorize(codes)
+
+
+IDS = pa.string()

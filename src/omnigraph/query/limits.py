@@ -1,0 +1,117 @@
+"""What one query may use, and what it has used: time, rows, memory. A limit that is passed ends the query at once.
+
+Time is looked at between steps and between batches of a scan. Memory is what the query itself holds: bound rows,
+values and results, not the caches, which have their own budget. What a step is about to make is counted before it is
+made, where that is known.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from omnigraph.errors import QueryTimeout, ResourceLimit, UsageError
+
+
+@dataclass(frozen=True)
+class Options:
+    """`traverse` is csr or index to force one way, None to choose for every step."""
+
+    timeout_s: float | None = None
+    max_rows: int | None = None
+    max_memory_bytes: int | None = None
+    traverse: str | None = None
+    provider: str | None = None
+
+    def checked(self) -> Options:
+        for name in ("timeout_s", "max_rows", "max_memory_bytes"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise UsageError(detail=f"{name} is a limit above 0, not {value}.")
+        if self.traverse not in (None, "csr", "index"):
+            raise UsageError(detail=f"traverse is csr or index, not {self.traverse!r}.")
+        return self
+
+
+@dataclass
+class Step:
+    """One thing that was done. `estimated` is None where nothing was foreseen."""
+
+    name: str
+    about: object
+    """A clause, clauses, expressions, or a text: made into words only when somebody asks."""
+    estimated: int | None = None
+    rows: int = 0
+    seconds: float = 0.0
+    depth: int = 0
+    used: list[str] = field(default_factory=list)
+    """Indices and caches that answered."""
+
+    @property
+    def detail(self) -> str:
+        from omnigraph.query.show import show_about
+
+        return show_about(self.about)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "step": self.name,
+            "detail": self.detail,
+            "depth": self.depth,
+            "estimated_rows": self.estimated,
+            "rows": self.rows,
+            "used": self.used,
+            "ms": round(self.seconds * 1000, 3),
+        }
+
+
+class Watch:
+    """The clock and the ledger of one run."""
+
+    def __init__(self, query: str, options: Options) -> None:
+        self.query = query
+        self.options = options
+        self.steps: list[Step] = []
+        self.began = time.perf_counter()
+        self._deadline = None if options.timeout_s is None else self.began + options.timeout_s
+        self._open: list[Step] = []
+
+    @contextmanager
+    def step(self, name: str, about: object, estimated: float | None = None) -> Iterator[Step]:
+        self.tick()
+        made = Step(name, about, None if estimated is None else round(estimated), depth=len(self._open))
+        self.steps.append(made)
+        self._open.append(made)
+        started = time.perf_counter()
+        try:
+            yield made
+        finally:
+            made.seconds = time.perf_counter() - started
+            self._open.pop()
+
+    def use(self, what: str) -> None:
+        """Something answered for the step that is under way."""
+        if self._open and what not in self._open[-1].used:
+            self._open[-1].used.append(what)
+
+    def tick(self) -> None:
+        if self._deadline is not None and time.perf_counter() > self._deadline:
+            raise QueryTimeout(query=self.query, timeout_s=self.options.timeout_s)
+
+    def memory(self, needed_bytes: int) -> None:
+        """What the query holds, or is about to hold, at one time."""
+        most = self.options.max_memory_bytes
+        if most is not None and needed_bytes > most:
+            raise ResourceLimit(query=self.query, resource="memory_bytes", limit=most, actual=int(needed_bytes))
+
+    def stop(self) -> None:
+        """The answer is there: what is read of it from now on takes no time of the query."""
+        self._deadline = None
+
+    def answer(self, rows: int) -> None:
+        most = self.options.max_rows
+        if most is not None and rows > most:
+            raise ResourceLimit(query=self.query, resource="rows", limit=most, actual=rows)

@@ -1,0 +1,341 @@
+"""Reading: a checked query and its parameters, on one pinned state.
+
+1. match      the pattern: bound rows (`match`)
+2. rank       scores that the query asks for, over all rows that match
+3. group      aggregates or distinct rows become rows of their own (`aggregate`)
+4. having     keeps some of them
+5. order      total: keys, then ids or columns; offset and limit cut (`order`)
+6. columns    the values of the rows that are left, and only of these
+
+Nothing is written; whatever stops a query leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import UsageError
+from omnigraph.language.query.model import CheckedQuery, Column, Key, Read
+from omnigraph.language.query.params import bind_params
+from omnigraph.language.query.terms import (
+    Aggregate,
+    Bm25,
+    Expression,
+    Fused,
+    Nearest,
+    Object,
+    Output,
+    Property,
+    Variable,
+    walk,
+)
+from omnigraph.query.aggregate import Groups, key_numbers
+from omnigraph.query.cache import Cache
+from omnigraph.query.evaluate import Evaluator, Rows
+from omnigraph.query.frame import UNIT, Frame, groups_of
+from omnigraph.query.limits import Options, Watch
+from omnigraph.query.match import Matcher, Wanted
+from omnigraph.query.order import KeyOf, directed, ordered, ranked
+from omnigraph.query.project import result_schema, values_of
+from omnigraph.query.result import Result
+from omnigraph.query.search import Searcher
+from omnigraph.query.source import Source
+from omnigraph.query.values import truth
+from omnigraph.snapshot import Snapshot
+
+EAGER_ROWS = 65_536
+"""Results of so many rows are made at once; larger ones when they are asked for."""
+Ranked = dict[Expression, pa.Array]
+
+
+def run_query(
+    snapshot: Snapshot,
+    checked: CheckedQuery,
+    params: Mapping[str, Any],
+    *,
+    options: Options | None = None,
+    cache: Cache | None = None,
+) -> Result:
+    """The answer to a read query. QueryTimeout and ResourceLimit where it would go beyond the options."""
+    body = checked.body
+    if not isinstance(body, Read):
+        raise UsageError(detail=f"{checked.name} writes; `mutate` runs it, `query` only reads.")
+    options = (options or Options()).checked()
+    watch = Watch(checked.name, options)
+    source = Source(snapshot.view, cache if cache is not None else Cache(), watch)
+    reading = _Reading(source, body, bind_params(checked, params))
+    made = reading.rows()
+    watch.answer(made.count)
+    schema = result_schema(source, body.columns)
+
+    def batch(start: int, stop: int) -> pa.RecordBatch:
+        arrays = made.values(start, stop)
+        watch.memory(sum(a.nbytes for a in arrays))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    steps = watch.steps
+    result = Result(
+        checked.name,
+        schema,
+        made.count,
+        batch,
+        branch=snapshot.branch,
+        commit=snapshot.commit,
+        steps=steps,
+        seconds=0.0,
+    )
+    if made.count <= EAGER_ROWS:
+        with watch.step("columns", [c.value for c in body.columns]) as step:
+            step.rows = result.to_arrow().num_rows
+    watch.tick()
+    watch.stop()
+    result.seconds = time.perf_counter() - watch.began
+    return result
+
+
+def bound_rows(
+    source: Source, checked: CheckedQuery, pattern: Any, params: Mapping[str, Any], *, now: datetime | None = None
+) -> Rows:
+    """The rows of a pattern, every variable bound: what a statement that writes them works on.
+
+    `params` are bound already. `source` may see rows that no commit holds yet. `Rows.column` gives the values of the
+    statement's expressions, `Rows.frame` the entities.
+    """
+    evaluator = _evaluator(source, params, now)
+    matcher = Matcher(source, evaluator, columns_used(checked.body))
+    frame = matcher.run(pattern, Wanted(frozenset(v.slot for v in pattern.binds)), UNIT)
+    return evaluator.over(frame)
+
+
+def _evaluator(source: Source, params: Mapping[str, Any], now: datetime | None = None) -> Evaluator:
+    moment = now or datetime.now(UTC)
+    moment = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    searcher = Searcher(source, params)
+    return Evaluator(source, params, moment, searcher)
+
+
+def columns_used(value: object) -> dict[int, set[str]]:
+    """Of every variable the columns that a query looks at."""
+    found: dict[int, set[str]] = {}
+    for term in walk(value):
+        if isinstance(term, Property) and term.type.kind not in ("Vector", "Blob"):
+            found.setdefault(term.variable.slot, set()).add(term.name)
+        elif isinstance(term, Object):
+            found.setdefault(term.variable.slot, set()).update(("id", *term.properties))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """Rows of the answer in their order: `values(start, stop)` gives their columns."""
+
+    count: int
+    values: Any
+
+
+class _Reading:
+    def __init__(self, source: Source, body: Read, params: Mapping[str, Any]) -> None:
+        self.source = source
+        self.watch = source.watch
+        self.body = body
+        self.evaluator = _evaluator(source, params)
+        columns = columns_used(body)
+        for variable in body.ties:
+            if variable.kind != "path":
+                columns.setdefault(variable.slot, set()).add("id")
+        self.matcher = Matcher(source, self.evaluator, columns)
+
+    def rows(self) -> _Made:
+        frame = self.matcher.run(self.body.pattern, self._wanted())
+        if self.body.aggregated:
+            return self._from_outputs(self._aggregated(frame))
+        ranks = self._ranks(frame)
+        if self.body.distinct:
+            return self._from_outputs(self._distinct(frame, ranks))
+        return self._plain(frame, ranks)
+
+    def _wanted(self) -> Wanted:
+        body = self.body
+        used = (body.columns, body.having, body.order)
+        slots = {v.slot for v in walk(used) if isinstance(v, Variable)} | {v.slot for v in body.ties}
+        distinct = body.distinct and not body.aggregated
+        if body.aggregated:
+            aggregates = [t for t in walk(used) if isinstance(t, Aggregate)]
+            distinct = all(t.distinct or t.name in ("min", "max") for t in aggregates)
+            if any(t.name == "collect" and not t.distinct for t in aggregates):
+                slots |= {v.slot for v in body.pattern.binds}
+        return Wanted(frozenset(slots), distinct)
+
+    # ---- 2 rank
+
+    def _ranks(self, frame: Frame) -> Ranked:
+        terms: dict[Expression, None] = {}
+        for e in (*(c.value for c in self.body.columns), *(k.value for k in self.body.order)):
+            terms.update(dict.fromkeys(_outermost_ranks(e)))
+        if not terms:
+            return {}
+        with self.watch.step("rank", list(terms)) as step:
+            found: Ranked = {t: self.evaluator.searcher.scores(t, frame) for t in terms}  # type: ignore[arg-type]
+            step.rows = frame.rows
+        return found
+
+    # ---- 3 group
+
+    def _aggregated(self, frame: Frame) -> list[pa.Array]:
+        body = self.body
+        used = [
+            *(c.value for c in body.columns),
+            *([body.having] if body.having else ()),
+            *(k.value for k in body.order),
+        ]
+        keys = [body.columns[i].value for i in body.group]
+        aggregates = list(dict.fromkeys(t for t in walk(tuple(used)) if isinstance(t, Aggregate)))
+        with self.watch.step("aggregate", [*keys, *aggregates]) as step:
+            rows = self.evaluator.over(frame)
+            rows.fetch([*keys, *(a.operand for a in aggregates if a.operand is not None)])
+            groups = Groups(rows, keys)
+            order = None
+            if any(a.name == "collect" and not a.distinct for a in aggregates):
+                order = ordered(frame.rows, self._ties(frame, body.pattern.binds), first=None)
+            known: dict[Expression, Any] = {a: groups.value(a, order) for a in aggregates}
+            firsts = frame.take(groups.first) if keys else Frame(1)
+            self.grouped = Rows(self.evaluator, firsts, known)
+            step.rows = groups.count
+            return values_of(self.grouped, body.columns)
+
+    def _distinct(self, frame: Frame, ranks: Ranked) -> list[pa.Array]:
+        with self.watch.step("distinct", [c.value for c in self.body.columns]) as step:
+            rows = Rows(self.evaluator, frame, dict(ranks))
+            rows.fetch([c.value for c in self.body.columns])
+            numbers = [key_numbers(rows, c.value) for c in self.body.columns]
+            first, _ = groups_of(numbers, frame.rows)
+            index = pa.array(first)
+            known: dict[Expression, Any] = {e: a.take(index) for e, a in ranks.items()}
+            self.grouped = Rows(self.evaluator, frame.take(first), known)
+            step.rows = len(first)
+            return values_of(self.grouped, self.body.columns)
+
+    # ---- 4 having, 5 order
+
+    def _from_outputs(self, outputs: list[pa.Array]) -> _Made:
+        """Rows that are columns already."""
+        body, rows = self.body, self.grouped
+        rows.outputs = outputs
+        places = np.arange(rows.rows, dtype=np.int64)
+        if body.having is not None:
+            places = np.flatnonzero(truth(rows.value(body.having), rows.rows))
+        start, first = self._cuts()
+        with self.watch.step("order", [k.value for k in body.order]) as step:
+
+            def keys() -> Iterator[KeyOf]:
+                for k in body.order:
+                    ranks = self._key_ranks(k, rows, outputs)
+                    yield _at(ranks[places])
+                for column, output in zip(body.columns, outputs, strict=True):
+                    ranks = self._column_ranks(column, output, rows)
+                    yield _at(ranks[places])
+
+            index = places[ordered(len(places), keys(), first=first)][start:]
+            step.rows = len(index)
+        taken = [o.take(pa.array(index)) for o in outputs]
+        return _Made(len(index), lambda a, b: [t.slice(a, b - a) for t in taken])
+
+    def _key_ranks(self, k: Key, rows: Rows, outputs: Sequence[pa.Array]) -> np.ndarray:
+        value = k.value
+        if isinstance(value, Output):
+            column = self.body.columns[value.index]
+            ranks = self._column_ranks(column, outputs[value.index], rows)
+            is_rank = isinstance(column.value, Nearest | Bm25 | Fused)
+        else:
+            ranks, is_rank = ranked(rows.column(value)), False
+        return directed(ranks, descending=k.descending, nulls_last=is_rank)
+
+    def _column_ranks(self, column: Column, output: pa.Array, rows: Rows) -> np.ndarray:
+        if isinstance(column.value, Object):
+            return self.source.ranks(rows.frame.columns[column.value.variable.slot])
+        return ranked(output)
+
+    def _plain(self, frame: Frame, ranks: Ranked) -> _Made:
+        body = self.body
+        if body.having is not None:
+            rows = Rows(self.evaluator, frame, dict(ranks))
+            rows.outputs = values_of(rows, body.columns)
+            keep = np.flatnonzero(truth(rows.value(body.having), frame.rows))
+            frame, ranks = frame.take(keep), _taken(ranks, keep)
+        start, first = self._cuts()
+        with self.watch.step("order", [k.value for k in body.order] or "ids") as step:
+
+            def keys() -> Iterator[KeyOf]:
+                for k in body.order:
+                    yield partial(self._row_key, k, frame, ranks)
+                yield from self._ties(frame, body.ties)
+
+            index = ordered(frame.rows, keys(), first=first)[start:]
+            step.rows = len(index)
+        frame, ranks = frame.take(index), _taken(ranks, index)
+
+        def values(a: int, b: int) -> list[pa.Array]:
+            part = {e: r.slice(a, b - a) for e, r in ranks.items()}
+            return values_of(Rows(self.evaluator, frame.slice(a, b), part), body.columns)
+
+        return _Made(frame.rows, values)
+
+    def _row_key(self, k: Key, frame: Frame, ranks: Ranked, at: np.ndarray) -> np.ndarray:
+        whole = len(at) == frame.rows
+        part = frame if whole else frame.take(at)
+        rows = Rows(self.evaluator, part, dict(ranks if whole else _taken(ranks, at)))
+        if isinstance(k.value, Object):
+            found = self.source.ranks(part.columns[k.value.variable.slot])
+        else:
+            found = ranked(rows.column(k.value))
+        is_rank = isinstance(k.value, Nearest | Bm25 | Fused)
+        return directed(found, descending=k.descending, nulls_last=is_rank)
+
+    def _ties(self, frame: Frame, variables: Sequence[Variable]) -> Iterator[KeyOf]:
+        for variable in variables:
+            if variable.kind == "path":
+                yield partial(self._path_ranks, frame, variable)
+            else:
+                yield partial(self._id_ranks, frame.columns[variable.slot])
+
+    def _id_ranks(self, codes: np.ndarray, at: np.ndarray) -> np.ndarray:
+        return self.source.ranks(codes if len(at) == len(codes) else codes[at])
+
+    def _path_ranks(self, frame: Frame, variable: Variable, at: np.ndarray) -> np.ndarray:
+        rows = Rows(self.evaluator, frame.take(at))
+        return ranked(rows._path("nodes", variable.slot))
+
+    def _cuts(self) -> tuple[int, int | None]:
+        body = self.body
+        start = 0 if body.offset is None else int(self.evaluator.constant(body.offset))
+        limit = None if body.limit is None else int(self.evaluator.constant(body.limit))
+        return start, None if limit is None else start + limit
+
+
+def _at(ranks: np.ndarray) -> KeyOf:
+    return lambda at: np.asarray(ranks[at])
+
+
+def _outermost_ranks(e: object) -> Iterator[Expression]:
+    """Scores in an expression; those that a fused one is made of are its own affair."""
+    if isinstance(e, Nearest | Bm25 | Fused):
+        yield e
+        return
+    for name in getattr(type(e), "__slots__", ()):
+        part = getattr(e, name)
+        for p in part if isinstance(part, tuple) else (part,):
+            if hasattr(type(p), "__slots__") and not isinstance(p, Variable):
+                yield from _outermost_ranks(p)
+
+
+def _taken(ranks: Ranked, index: np.ndarray) -> Ranked:
+    at = pa.array(index)
+    return {e: a.take(at) for e, a in ranks.items()}

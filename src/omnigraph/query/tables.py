@@ -1,0 +1,335 @@
+"""Tables as a query sees them: rows by number, values by number, numbers by id. Stored ones and held ones alike.
+
+A stored table is one exact version in Lance. A row's number is its row id. Values come, cheapest first,
+
+1. from the rows that a scan of this query has just read
+2. from whole columns that an earlier query left in the cache
+3. by taking rows, if they are few
+4. from a whole column that is read now and kept: above some per cent of the rows that is quicker than taking them
+
+A held table is rows in memory, those that a transaction has not committed yet among them. A row's number is its place.
+Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.language.schema.model import EntityType
+from omnigraph.query.cache import Cache
+from omnigraph.query.frame import factorize
+from omnigraph.query.limits import Watch
+from omnigraph.storage import table as tables_of
+from omnigraph.storage.columns import arrow_schema
+from omnigraph.storage.manifest import quote
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+TAKE_SHARE = 0.04
+"""Up to this share of the rows they are taken one by one; above, whole columns are read."""
+TAKE_LEAST = 64
+IDS_PER_FILTER = 1000
+BATCH_ROWS = 65_536
+
+
+class Table(Protocol):
+    type: EntityType
+    ordinal: int
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def stored(self) -> StoredTable | None:
+        """What lies in Lance, if that is where the rows are."""
+        ...
+
+    def scan(self, where: str | None = None, columns: Sequence[str] = ()) -> np.ndarray:
+        """Numbers of the rows that fulfil the filter, ascending; the columns are likely to be asked for next."""
+        ...
+
+    def values(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]: ...
+
+    def resolve(self, ids: pa.Array) -> np.ndarray:
+        """The numbers of the rows with these ids, -1 where there is none."""
+        ...
+
+    def at_ends(self, end: str, ids: pa.Array, where: str | None = None) -> pa.Table:
+        """Of an edge table: `src`, `dst` and `_rowid` of the edges whose end is among the ids."""
+        ...
+
+    def id_ranks(self, numbers: np.ndarray) -> np.ndarray | None:
+        """Numbers that are ordered as the ids are; None if it is cheaper to compare these."""
+        ...
+
+
+def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        found = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+    return column
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """The row ids of a version in order, and the way from a row id to its place among them."""
+
+    rowids: np.ndarray
+    lookup: np.ndarray | None
+    is_dense: bool
+
+    @staticmethod
+    def of(ordered: np.ndarray) -> Numbering:
+        count = len(ordered)
+        if count == 0 or int(ordered[-1]) == count - 1:
+            return Numbering(ordered, None, True)
+        lookup = None
+        if int(ordered[-1]) < 4 * count + 4096:
+            lookup = np.full(int(ordered[-1]) + 1, -1, dtype=np.int32)
+            lookup[ordered] = np.arange(count, dtype=np.int32)
+        return Numbering(ordered, lookup, False)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.rowids.nbytes + (0 if self.lookup is None else self.lookup.nbytes))
+
+    def places(self, rowids: np.ndarray) -> np.ndarray:
+        """Of row ids that are there."""
+        if self.is_dense:
+            return rowids
+        return self.lookup[rowids] if self.lookup is not None else np.searchsorted(self.rowids, rowids)
+
+
+@dataclass(eq=False)
+class StoredTable:
+    type: EntityType
+    ordinal: int
+    key: tuple[str, int]
+    """(folder, version): what the version is known by in the cache."""
+    dataset: LanceDataset
+    cache: Cache
+    watch: Watch
+    known_rows: int | None = None
+    _scanned: tuple[np.ndarray, pa.Table] | None = field(default=None, repr=False)
+
+    @property
+    def stored(self) -> StoredTable:
+        return self
+
+    @property
+    def rows(self) -> int:
+        if self.known_rows is None:
+            with tables_of.reading(self.dataset, self.type):
+                self.known_rows = int(self.dataset.count_rows())
+        return self.known_rows
+
+    # ---- rows
+
+    def scan(self, where: str | None = None, columns: Sequence[str] = ()) -> np.ndarray:
+        numbering = self.cache.get((*self.key, "numbering"))
+        if where is None and isinstance(numbering, Numbering):
+            return numbering.rowids
+        if where is None and not columns:
+            return self.numbering().rowids
+        found = pa.Table.from_batches(list(self._batches(list(columns), where)), schema=self._shape(columns))
+        rowids = np.asarray(flat(found["_rowid"])).astype(np.int64)
+        if len(rowids) and not (rowids[1:] > rowids[:-1]).all():
+            order = np.argsort(rowids, kind="stable")
+            rowids, found = rowids[order], found.take(pa.array(order))
+        if columns:
+            self._scanned = (rowids, found)
+        return rowids
+
+    def _shape(self, columns: Sequence[str]) -> pa.Schema:
+        schema = self.dataset.schema
+        return pa.schema([*(schema.field(c).with_nullable(True) for c in columns), pa.field("_rowid", pa.uint64())])
+
+    def _batches(self, columns: list[str], where: str | None) -> Iterator[pa.RecordBatch]:
+        shape = self._shape(columns)
+        with tables_of.reading(self.dataset, self.type):
+            scanner = self.dataset.scanner(columns=columns, filter=where, with_row_id=True, batch_size=BATCH_ROWS)
+            for batch in scanner.to_batches():
+                self.watch.tick()
+                yield batch.select(shape.names).cast(shape)
+
+    def numbering(self) -> Numbering:
+        def make() -> tuple[Numbering, int]:
+            parts = [np.asarray(b["_rowid"]).astype(np.int64) for b in self._batches([], None)]
+            found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+            numbering = Numbering.of(np.sort(found))
+            return numbering, numbering.bytes
+
+        return self.cache.made((*self.key, "numbering"), make)
+
+    # ---- values
+
+    def values(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]:
+        found = self._from_scan(names, numbers)
+        if found is not None:
+            return found
+        known: dict[str, Any] = {n: self.cache.get((*self.key, "column", n)) for n in names}
+        missing = [n for n, c in known.items() if c is None]
+        if missing and self._are_few(len(numbers)):
+            return self._taken(names, numbers)
+        if missing:
+            distinct = factorize(numbers)
+            if self._are_few(len(distinct[0])):
+                taken = self._taken(names, distinct[0])
+                index = pa.array(distinct[1])
+                return {n: c.take(index) for n, c in taken.items()}
+            known.update(self._columns(missing))
+        else:
+            self.watch.use("column cache")
+        index = pa.array(self.numbering().places(numbers))
+        return {n: c.take(index) for n, c in known.items()}
+
+    def _are_few(self, count: int) -> bool:
+        return count <= TAKE_LEAST or count <= self.rows * TAKE_SHARE
+
+    def _from_scan(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array] | None:
+        if self._scanned is None:
+            return None
+        rowids, rows = self._scanned
+        if not set(names) <= set(rows.column_names) or (len(rowids) == 0 and len(numbers)):
+            return None
+        at = np.searchsorted(rowids, numbers)
+        at[at == len(rowids)] = 0
+        if len(numbers) and not (rowids[at] == numbers).all():
+            return None
+        index = pa.array(at)
+        return {n: flat(rows[n]).take(index) for n in names}
+
+    def _taken(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]:
+        shape = self._shape(names)
+        if len(numbers) == 0:
+            return {n: pa.array([], shape.field(n).type) for n in names}
+        with tables_of.reading(self.dataset, self.type):
+            rows = self.dataset._take_rows(numbers.tolist(), columns=list(names))
+        return {n: flat(rows[n]).cast(shape.field(n).type) for n in names}
+
+    def _columns(self, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Whole columns in the order of row ids, read in one scan and kept."""
+        shape = self._shape(names)
+        rows = pa.Table.from_batches(list(self._batches(list(names), None)), schema=shape)
+        self.watch.memory(rows.nbytes)
+        rowids = np.asarray(flat(rows["_rowid"])).astype(np.int64)
+        order = None if (rowids[1:] > rowids[:-1]).all() else np.argsort(rowids, kind="stable")
+        numbering = Numbering.of(rowids if order is None else rowids[order])
+        self.cache.put((*self.key, "numbering"), numbering, numbering.bytes)
+        found = {}
+        for name in names:
+            column = flat(rows[name])
+            found[name] = column if order is None else column.take(pa.array(order))
+            self.cache.put((*self.key, "column", name), found[name], found[name].nbytes)
+        return found
+
+    def has_columns(self, names: Iterable[str]) -> bool:
+        """Whether they are all in the cache."""
+        return all(self.cache.get((*self.key, "column", n)) is not None for n in names)
+
+    def column(self, name: str) -> pa.Array:
+        """The whole column, in the order of row ids."""
+        found = self.cache.get((*self.key, "column", name))
+        return found if found is not None else self._columns([name])[name]
+
+    def whole(self, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Whole columns that are used once and not kept."""
+        rows = pa.Table.from_batches(list(self._batches(list(names), None)), schema=self._shape(names))
+        rowids = np.asarray(flat(rows["_rowid"])).astype(np.int64)
+        order = np.argsort(rowids, kind="stable")
+        numbering = Numbering.of(rowids[order])
+        self.cache.put((*self.key, "numbering"), numbering, numbering.bytes)
+        is_sorted = bool((rowids[1:] > rowids[:-1]).all())
+        return {n: flat(rows[n]) if is_sorted else flat(rows[n]).take(pa.array(order)) for n in names}
+
+    # ---- ids
+
+    def resolve(self, ids: pa.Array) -> np.ndarray:
+        whole: Any = self.cache.get((*self.key, "column", "id"))
+        if len(ids) > IDS_PER_FILTER or (whole is not None and len(whole) < 50_000):
+            places = pc.index_in(ids, value_set=self.column("id"))
+            found = np.asarray(places.fill_null(-1)).astype(np.int64)
+            rowids = self.numbering().rowids
+            return np.where(found < 0, -1, rowids[np.maximum(found, 0)]) if len(rowids) else found
+        if len(ids) == 0:
+            return np.empty(0, dtype=np.int64)
+        self.watch.use("id_btree")
+        wanted = pc.unique(ids)
+        where = f"`id` IN ({','.join(quote(v) for v in wanted.to_pylist())})"
+        rows = pa.Table.from_batches(list(self._batches(["id"], where)), schema=self._shape(["id"]))
+        at = pc.index_in(ids, value_set=flat(rows["id"])).fill_null(-1)
+        numbers = np.append(np.asarray(flat(rows["_rowid"])).astype(np.int64), -1)
+        return np.asarray(numbers[np.asarray(at)])
+
+    def at_ends(self, end: str, ids: pa.Array, where: str | None = None) -> pa.Table:
+        shape = self._shape(["src", "dst"])
+        parts = []
+        self.watch.use(f"{end}_btree")
+        for start in range(0, len(ids), IDS_PER_FILTER):
+            some = ids.slice(start, IDS_PER_FILTER).to_pylist()
+            filter_ = f"`{end}` IN ({','.join(quote(v) for v in some)})"
+            parts += list(self._batches(["src", "dst"], filter_ if where is None else f"({filter_}) AND ({where})"))
+        return pa.Table.from_batches(parts, schema=shape)
+
+    def id_ranks(self, numbers: np.ndarray) -> np.ndarray | None:
+        if self._are_few(len(numbers)) and self.cache.get((*self.key, "ranks")) is None:
+            return None
+
+        def make() -> tuple[np.ndarray, int]:
+            order = np.asarray(pc.array_sort_indices(self.column("id")))
+            ranks = np.empty(len(order), dtype=np.int32)
+            ranks[order] = np.arange(len(order), dtype=np.int32)
+            return ranks, ranks.nbytes
+
+        ranks = self.cache.made((*self.key, "ranks"), make)
+        return np.asarray(ranks[self.numbering().places(numbers)])
+
+
+@dataclass(eq=False)
+class HeldTable:
+    """All rows of one type in memory."""
+
+    type: EntityType
+    ordinal: int
+    held: pa.Table
+
+    @property
+    def stored(self) -> None:
+        return None
+
+    @property
+    def rows(self) -> int:
+        return int(self.held.num_rows)
+
+    def scan(self, where: str | None = None, columns: Sequence[str] = ()) -> np.ndarray:
+        assert where is None, "a held table takes no filter in SQL"
+        return np.arange(self.rows, dtype=np.int64)
+
+    def values(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]:
+        index = pa.array(numbers)
+        return {n: flat(self.held[n]).take(index) for n in names}
+
+    def resolve(self, ids: pa.Array) -> np.ndarray:
+        found = pc.index_in(ids, value_set=flat(self.held["id"]))
+        return np.asarray(found.fill_null(-1)).astype(np.int64)
+
+    def at_ends(self, end: str, ids: pa.Array, where: str | None = None) -> pa.Table:
+        assert where is None, "a held table takes no filter in SQL"
+        numbered = self.held.select(["src", "dst"]).append_column("_rowid", pa.array(np.arange(self.rows), pa.uint64()))
+        return numbered.filter(pc.is_in(self.held[end], value_set=pc.unique(ids)))
+
+    def id_ranks(self, numbers: np.ndarray) -> np.ndarray | None:
+        return None
+
+
+def held_table(t: EntityType, ordinal: int, rows: pa.RecordBatchReader) -> HeldTable:
+    columns = [f.name for f in arrow_schema(t)]
+    table = rows.read_all()
+    return HeldTable(t, ordinal, table.select([c for c in columns if c in table.column_names]))

@@ -1,0 +1,190 @@
+"""Traversals: from bound rows over one `Expand` clause to more or fewer bound rows.
+
+1. ends     the end that is bound, or the one with fewer different nodes, is walked from; each node once
+2. walk     by mode: pairs (breadth first), edges (one hop), paths and shortest (`paths`)
+3. join     what was found with the rows that asked for it; where both ends are bound only pairs that are rows remain
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from omnigraph.language.query.model import Expand
+from omnigraph.query.frame import NULL, Frame, Paths, factorize, member, pairs_joined
+from omnigraph.query.hops import Found, Hops, pairs_once, reversed_step
+from omnigraph.query.paths import all_paths, shortest_paths
+from omnigraph.query.source import Source
+
+
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """`near[i]` is the place of a start, `far[i]` the node that was found from there."""
+
+    near: np.ndarray
+    far: np.ndarray
+    edge: np.ndarray | None = None
+    paths: Paths | None = None
+
+
+def expand(source: Source, clause: Expand, frame: Frame, *, edge_where: str | None = None) -> Frame:
+    ends = (clause.source.slot, clause.target.slot)
+    bound = [s for s in ends if s in frame.columns]
+    assert bound, "a traversal starts at a bound variable"
+    frame = frame.keep(np.all([frame.columns[s] != NULL for s in bound], axis=0))
+    both = ends[0] in frame.columns and ends[1] in frame.columns
+    backwards = ends[0] not in frame.columns
+    if both and clause.mode in ("pairs", "edges") and ends[0] != ends[1]:
+        counts = [len(factorize(frame.columns[s])[0]) for s in ends]
+        backwards = counts[1] * 4 < counts[0]
+    near_slot, far_slot = (ends[1], ends[0]) if backwards else ends
+    starts, of_row = factorize(frame.columns[near_slot])
+    goals = factorize(frame.columns[far_slot])[0] if both else None
+    walked = _walk(source, clause, starts, backwards=backwards, goals=goals, edge_where=edge_where)
+    if both:
+        rows, hits = _joined_pairs(of_row, frame.columns[far_slot], walked)
+    else:
+        rows, hits = pairs_joined(of_row, walked.near, len(starts))
+    source.watch.memory(len(rows) * 8 * (len(frame.columns) + 2))
+    found = frame.take(rows)
+    if not both:
+        found = found.add(far_slot, walked.far[hits])
+    if clause.edge is not None:
+        assert walked.edge is not None
+        found = found.add(clause.edge.slot, walked.edge[hits])
+    if clause.path is not None:
+        found = found.add(clause.path.slot, hits.astype(np.int64), walked.paths)
+    return found
+
+
+def _joined_pairs(of_row: np.ndarray, far_of_row: np.ndarray, walked: Walked) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and finds that agree in both ends."""
+    nodes, numbers = factorize(np.concatenate([far_of_row, walked.far]))
+    size = max(1, len(nodes))
+    left = of_row * size + numbers[: len(of_row)]
+    right = walked.near * size + numbers[len(of_row) :]
+    keys, both = factorize(np.concatenate([left, right]))
+    return pairs_joined(both[: len(left)], both[len(left) :], len(keys))
+
+
+def _walk(
+    source: Source,
+    clause: Expand,
+    starts: np.ndarray,
+    *,
+    backwards: bool,
+    goals: np.ndarray | None,
+    edge_where: str | None,
+) -> Walked:
+    steps = tuple(reversed_step(s) for s in clause.steps) if backwards else clause.steps
+    hops = Hops(source, steps, edges=clause.mode == "edges", where=edge_where)
+    if clause.mode == "edges":
+        found = hops.hop(starts)
+        return Walked(found.near, found.far, found.edge)
+    if clause.mode == "paths":
+        assert clause.maximum is not None
+        paths = all_paths(source, hops, starts, clause.minimum, clause.maximum, backwards=backwards)
+        return Walked(paths.near, paths.far, paths=paths.paths)
+    if clause.mode == "shortest":
+        return _shortest(source, clause, hops, starts, backwards=backwards, goals=goals)
+    found = _pairs(hops, starts, clause.minimum, clause.maximum, backwards=backwards)
+    return Walked(found.near, found.far)
+
+
+def _shortest(
+    source: Source, clause: Expand, hops: Hops, starts: np.ndarray, *, backwards: bool, goals: np.ndarray | None
+) -> Walked:
+    """Of equally short paths the one whose ids come first is found by walking forwards."""
+    if not backwards:
+        paths = shortest_paths(source, hops, starts, clause.minimum, clause.maximum, goals=goals)
+        return Walked(paths.near, paths.far, paths=paths.paths)
+    pairs = _pairs(hops, starts, clause.minimum, clause.maximum, backwards=True)
+    begins = factorize(pairs.far)[0]
+    forward = Hops(source, clause.steps, edges=False)
+    paths = shortest_paths(source, forward, begins, clause.minimum, clause.maximum, goals=starts)
+    at = np.searchsorted(starts, paths.far)
+    return Walked(at, begins[paths.near], paths=paths.paths)
+
+
+# ---- pairs -----------------------------------------------------------------------------------------------------------
+
+
+def _pairs(hops: Hops, starts: np.ndarray, low: int, high: int | None, *, backwards: bool) -> Found:
+    if low == high == 1:
+        return pairs_once(hops.hop(starts))
+    return reach(hops, starts, low, high, backwards=backwards)
+
+
+def reach(hops: Hops, starts: np.ndarray, low: int, high: int | None, *, backwards: bool) -> Found:
+    """Breadth first from every start at once; a node is entered once per start.
+
+    Forwards, a loop makes its node a find of the hop that crosses it. Backwards the roles are changed: it is the loop
+    of the start that makes every node a find of the hop after the one that has reached it.
+    """
+    count = len(starts)
+    seen = Seen(count)
+    near, far = np.arange(count, dtype=np.int64), starts
+    seen.add(near, far)
+    loop_starts = np.empty(0, dtype=np.int64)
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    hop = 0
+    while len(near) and (high is None or hop < high):
+        hop += 1
+        found, loops = _across(hops, near, far)
+        if backwards and hop == 1:
+            loop_starts = np.sort(loops[0])
+        if backwards and hop >= low:
+            # What the hop before has reached, once more over the loop of the start.
+            again = member(near, loop_starts)
+            parts.append((near[again], far[again]))
+        elif not backwards and hop >= low:
+            parts.append(loops)
+        fresh = seen.fresh(found.near, found.far)
+        near, far = found.near[fresh], found.far[fresh]
+        seen.add(near, far)
+        if hop >= low:
+            parts.append((near, far))
+    if not parts:
+        none = np.empty(0, dtype=np.int64)
+        return Found(none, none, None)
+    return pairs_once(Found(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), None))
+
+
+def _across(hops: Hops, near: np.ndarray, far: np.ndarray) -> tuple[Found, tuple[np.ndarray, np.ndarray]]:
+    """One hop of many starts: the pairs that it reaches, each once, and those that cross a loop."""
+    nodes, numbers = factorize(far)
+    once = pairs_once(hops.hop(nodes))
+    is_loop = nodes[once.near] == once.far
+    looping = np.flatnonzero(member(numbers, np.sort(once.near[is_loop])))
+    rows, hits = pairs_joined(numbers, once.near, len(nodes))
+    hops.source.watch.memory(len(rows) * 48)
+    found = pairs_once(Found(near[rows], once.far[hits], None))
+    return found, (near[looping], far[looping])
+
+
+class Seen:
+    """Which (start, node) pairs were reached: sorted arrays of whole numbers, one per hop."""
+
+    def __init__(self, starts: int) -> None:
+        self.starts = starts
+        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def add(self, near: np.ndarray, far: np.ndarray) -> None:
+        if len(near):
+            self._parts.append((near, far))
+
+    def fresh(self, near: np.ndarray, far: np.ndarray) -> np.ndarray:
+        """Which of these pairs, each there once, were not reached before."""
+        keep = np.ones(len(near), dtype=bool)
+        for seen_near, seen_far in self._parts:
+            nodes, numbers = factorize(np.concatenate([seen_far, far]))
+            size = max(1, len(nodes))
+            before = np.sort(seen_near * size + numbers[: len(seen_far)])
+            keep &= ~member(near * size + numbers[len(seen_far) :], before)
+        return keep
+
+
+def slots_of(clauses: Sequence[Expand]) -> list[int]:
+    return [s for c in clauses for s in (c.source.slot, c.target.slot)]
