@@ -201,7 +201,8 @@ class DiskBench:
         new = verb.new(old)
         seen = self._run(slot, "look")
         assert seen == new, f"{verb.name}, undisturbed, differs from its oracle: {difference(new, seen)}"
-        expected = Expectation(before, old, new, Traces.between(start, slot.files()))
+        traces = Traces.between(start, slot.files())
+        expected = Expectation(before, old, new, traces, verb.overtaken, verb.some(old))
         calls: list[Call] = []
         if not self.unsupervisable:
             slot.restore_start(verb)

@@ -3,10 +3,12 @@
 Everything here goes through the public door (`omnigraph.open`, `init` and the handle), as a user's program would. The
 logical state that `read_state` returns is plain JSON, so that the oracle compares values:
 
-    {branch: {"schema": {type: [property: type, …]}, "rows": {type: [row, …]}, "commits": n}}
+    {branch: {"schema": {type: [property: type, …]}, "rows": {type: [row, …]}, "commits": n,
+              "indices": {type: {index: rows that it does not cover}}, "deferred": [type, …]}}
 
-Rows are sorted lists, not sets: a row that is there twice shows. Generated edge ids are left out. `commits` counts the
-graph commits of the branch that were not made by recovery. A place without a graph is `{}`.
+`indices` and `deferred`, types whose indices wait for a remap, are left out where there are none. Rows are sorted
+lists, not sets: a row that is there twice shows. Generated edge ids are left out. `commits` counts the graph commits of
+the branch that were not made by recovery. A place without a graph is `{}`.
 """
 
 from __future__ import annotations
@@ -128,7 +130,9 @@ def check(uri: str, store: dict[str, str] | None, probe: str) -> dict[str, Any]:
         scenes.create_empty(place)
     with place.open() as graph:
         probed = [found.name for found in graph.branches() if _probe(graph, found.name, probe)]
-    waited_s = time.monotonic() - started
+        waited_s = time.monotonic() - started
+        wrong = [told for found in graph.branches() for told in _wrong_answers(graph, found.name)]
+    assert not wrong, f"indices answer otherwise than a scan: {wrong[:3]}"
     return {"before": before, "after": read_state(place), "probed": probed, "waited_s": waited_s}
 
 
@@ -141,6 +145,19 @@ def _probe(graph: Any, branch: str, probe: str) -> bool:
     except BranchNotFound:
         return False
     return True
+
+
+def _wrong_answers(graph: Any, branch: str) -> list[str]:
+    """What any index of the branch answers otherwise than a scan does."""
+    from omnigraph.errors import BranchNotFound
+    from tests.maintenance.optimize.answers import disagreements
+
+    try:
+        view = graph.snapshot(branch).view
+    except BranchNotFound:
+        return []
+    types = [*view.schema.nodes, *view.schema.edges]
+    return [f"{t.key}: {told}" for t in types for told in disagreements(view.open(t))]
 
 
 @job
@@ -187,15 +204,29 @@ def read_state(place: Place) -> State:
 
 
 def _read_branch(graph: Any, branch: str) -> dict[str, Any]:
+    from omnigraph.storage.indices import fragment_reuse
+
     snapshot = graph.snapshot(branch)
     types = [*snapshot.schema.nodes, *snapshot.schema.edges]
     # Those of the snapshot: a commit that lands while this reads belongs to the next reading.
     commits = itertools.dropwhile(lambda commit: commit.id != snapshot.commit, graph.commits(branch))
-    return {
+    found: dict[str, Any] = {
         "schema": {t.name: [f"{p.name}: {p.type}{'?' if p.nullable else ''}" for p in t.properties] for t in types},
         "rows": {t.name: _read_rows(snapshot, t) for t in types},
         "commits": sum(1 for commit in commits if commit.actor != RECOVERY_ACTOR),
     }
+    indices = {t.name: uncovered for t in types if (uncovered := _uncovered(snapshot.view.open(t)))}
+    deferred = [t.name for t in types if t.name in indices and fragment_reuse(snapshot.view.open(t))]
+    return found | ({"indices": indices} if indices else {}) | ({"deferred": deferred} if deferred else {})
+
+
+def _uncovered(table: Any) -> dict[str, int]:
+    """Rows that each index does not cover."""
+    from omnigraph.storage.indices import built_indices
+
+    built = built_indices(table)
+    rows = {f.fragment_id: f.count_rows() for f in table.get_fragments()} if built else {}
+    return {i.name: sum(n for number, n in rows.items() if number not in i.covered) for i in built}
 
 
 def _read_rows(snapshot: Any, entity: Any) -> list[dict[str, Any]]:

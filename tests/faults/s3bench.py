@@ -108,7 +108,8 @@ class S3Bench:
         requests = tuple(entry for entry in world.log if entry.client == VICTIM)
         check_requests = sum(1 for entry in world.log if entry.client == f"{CHECKER}1")
         self._server.remove(world)
-        expected = Expectation(before, old, new, Traces.between(objects, after))
+        traces = Traces.between(objects, after)
+        expected = Expectation(before, old, new, traces, verb.overtaken, verb.some(old))
         return Stage(verb, objects, expected, requests, check_requests)
 
     def _interrupt(self, world: World, name: str, point: Point) -> None:

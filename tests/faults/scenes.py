@@ -68,9 +68,7 @@ class Place:
     def init(self, schema: str, *, row_ids: Literal["stable", "address"] = "stable") -> Any:
         import omnigraph
 
-        return omnigraph.init(
-            self.uri, schema, storage_options=self.options, observer=self.observer, row_ids=row_ids
-        )
+        return omnigraph.init(self.uri, schema, storage_options=self.options, observer=self.observer, row_ids=row_ids)
 
 
 def cleanup_and_write(graph: Any) -> None:

@@ -69,3 +69,13 @@ def test_a_full_disk_or_an_input_output_error_never_acknowledges_what_can_not_be
     report = run_cases(disk, [Case("disk", "upsert_old", kind, k, SEED) for k in writes for kind in ("enospc", "eio")])
     ledger.append(report)
     assert not report.violations, report.text()
+
+
+def test_a_full_disk_never_publishes_an_index_that_can_not_be_read(disk: DiskBench, ledger: list[Report]) -> None:
+    """Lance builds a full-text index in a folder of its own and copies what it finds there, also what is cut short."""
+    stage = disk.stage(by_name("optimize"))
+    staged = [call.n for call in stage.requests if call.kind == "write" and "/staging/" in call.path]
+    report = run_cases(disk, [Case("disk", "optimize", "enospc", k, SEED) for k in staged[1:6:2]])
+    ledger.append(report)
+    assert staged or disk.unsupervisable
+    assert not report.violations, report.text()

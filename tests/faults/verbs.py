@@ -11,6 +11,7 @@ the door, and the run has to settle it first. Its `change` applies to the settle
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -60,6 +61,10 @@ class Verb:
     start: Start
     interrupted: tuple[str, Point] | None = None
     settle: Callable[[State], State] | None = None
+    overtaken: Change | None = None
+    """What else is right if the verb was stopped, another writer came by, and it went on: a change of that state."""
+    partly: tuple[Change, ...] = ()
+    """What a verb may have done that works on several tables, could not do one of them, and says so."""
 
     def settled(self, before: State) -> State:
         """What any writer makes of the start, by the written oracle, where something is pending in it."""
@@ -71,9 +76,17 @@ class Verb:
 
     def new(self, old: State) -> State:
         """The state after the verb, by the written oracle."""
-        state = copy.deepcopy(old)
-        self.change(state)
-        return scenes.ordered(state)
+        return _after(old, self.change)
+
+    def some(self, old: State) -> tuple[State, ...]:
+        """The states after a verb that could not do all of it, and said so."""
+        return tuple(_after(old, change) for change in self.partly)
+
+
+def _after(old: State, change: Change) -> State:
+    state = copy.deepcopy(old)
+    change(state)
+    return scenes.ordered(state)
 
 
 TABLE_VERSION = r"/(nodes|edges)/[^/]+/(tree/[^/]+/)?_versions/\d+\.manifest$"
@@ -100,6 +113,12 @@ def person_verb(
 ) -> Verb:
     """A verb on an open graph after which there is one person of this name, with this age."""
     return graph_verb(name, act, lambda state: add_person(state, who, age, branch=branch), start)
+
+
+def upkeep_verb(name: str, act: Act, change: Callable[..., None], start: Start) -> Verb:
+    """A verb that publishes the tables it could do and tells of the others."""
+    partly = tuple(functools.partial(change, tables=(table,)) for table in worn.WORN)
+    return replace(graph_verb(name, act, change, start), partly=partly)
 
 
 def recovery_verb(name: str, point: Point) -> Verb:
@@ -143,15 +162,13 @@ VERBS: tuple[Verb, ...] = (
         "repair_discard", lambda g: g.repair(discard=True, confirm=True), scenes.committed, scenes.create_drifted
     ),
     person_verb("cleanup", scenes.cleanup_and_write, "dora", 50, start=scenes.create_with_history),
-    graph_verb("optimize", worn.optimize(), worn.optimized, worn.create_worn),
-    graph_verb(
-        "optimize_branch",
-        worn.optimize(branch="review"),
-        lambda state: worn.optimized(state, branch="review"),
-        worn.create_worn_branch,
+    upkeep_verb("optimize", worn.optimize(), worn.optimized, worn.create_worn),
+    replace(
+        upkeep_verb("optimize_branch", worn.optimize(branch="review"), worn.optimized_review, worn.create_worn_branch),
+        overtaken=worn.optimized_review,
     ),
-    graph_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
-    graph_verb("optimize_drain", worn.optimize(drain=True), worn.drained, worn.create_deferred),
+    upkeep_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
+    upkeep_verb("optimize_drain", worn.optimize(drain=True), worn.drained, worn.create_deferred),
     graph_verb("embed", worn.embed, worn.embedded, worn.create_with_texts),
     migration_verb("migrate_1", 1),
     migration_verb("migrate_2", 2),

@@ -23,6 +23,7 @@ from typing import Any
 from omnigraph.errors import StorageError
 
 _ARROW_MARK = b"ARROW1"
+_LANCE_MARK = b"LANC"
 
 
 class NotDurable(StorageError):
@@ -110,6 +111,19 @@ def require_size(path: str, size: int | None) -> None:
         raise StorageError(doing=f"checking {path}", detail=str(error)) from error
     if size is not None and actual != size:
         raise StorageError(doing=f"writing {path}", detail=f"{actual} bytes are there, {size} were written")
+
+
+def require_closed(path: str) -> None:
+    """A file of Lance's own format ends in its mark; one that does not was cut short."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - len(_LANCE_MARK)))
+            is_closed = file.read() == _LANCE_MARK
+    except OSError as error:
+        raise StorageError(doing=f"checking {path}", detail=str(error)) from error
+    if not is_closed:
+        raise StorageError(doing=f"writing {path}", detail="the file is cut short")
 
 
 def _check_mark(path: str) -> None:

@@ -151,10 +151,15 @@ def exchange_segments(
 
 
 def secure_segment(location: Location, pin: Pin, body: Mapping[str, Any]) -> None:
-    """Check the sizes of a new segment's files on a local disk, and sync them."""
+    """Check a new segment's files on a local disk, and sync them.
+
+    A size alone proves nothing: Lance builds some of them elsewhere and copies what it finds, also what a full disk
+    has cut short.
+    """
     if not location.is_local:
         return
     folder = location.join(pin.path, "_indices", body["uuid"])
     for name, size in body["files"]:
         durable.require_size(f"{folder}/{name}", size)
+        durable.require_closed(f"{folder}/{name}")
     durable.sync_tree(folder)

@@ -455,6 +455,25 @@ def test_one_failing_table_does_not_stop_the_others(worn: og.Graph) -> None:
     assert result.table("edge:Knows").error is None
 
 
+def test_a_table_that_can_not_be_forked_is_told_and_does_not_stop_the_others(
+    worn: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from omnigraph.storage import edit
+
+    fork = edit.fork_table
+
+    def full(location: Any, pin: Any, handle: Any, *, name: str) -> Any:
+        if pin.path.startswith("nodes/"):
+            raise OSError("LanceError(IO): no space left on device")
+        return fork(location, pin, handle, name=name)
+
+    worn.create_branch("review")
+    monkeypatch.setattr(edit, "fork_table", full)
+    result = worn.optimize(branch="review")
+    assert "no space left" in (result.table("node:Person").error or "")
+    assert result.table("edge:Knows").committed is True
+
+
 def test_merging_is_finished_after_one_run_whatever_the_sizes_are(tmp_path: Path) -> None:
     import random
 

@@ -25,6 +25,7 @@ from omnigraph.maintenance.optimize import work
 from omnigraph.maintenance.optimize.model import PendingIndex, TablePlan
 from omnigraph.pipeline.bulk.staging import Staging, new_staging
 from omnigraph.pipeline.runner import Runner
+from omnigraph.storage import lancefs
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import Pin
 from omnigraph.storage.rewrite import Group, Replayer, private_version, remove_detached
@@ -101,7 +102,7 @@ class Preparation:
 
     def _begun(self, plan: TablePlan) -> Ready | None:
         t = self._view.schema.by_id[plan.table]
-        with self._isolated(plan.table):
+        with self._isolated(plan.table), lancefs.reading(f"preparing {plan.table_key}"):
             if plan.bins or plan.indexes:
                 pin, handle, _ = work_on(self._view, t)
             else:
