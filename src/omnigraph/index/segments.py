@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from omnigraph.storage.facts import Span
 from omnigraph.storage.indices import BuiltIndex, Segment
 
 SEGMENT_ROWS = 4_000_000
@@ -51,7 +52,7 @@ class Layout:
     stable: bool
     row_ids: Callable[[int], np.ndarray]
     """Row ids of a fragment that there is, also of rows that are deleted in it."""
-    span: Callable[[int], tuple[int, int] | None]
+    span: Callable[[int], Span | None]
     """The lowest and the highest of these; None if there are none."""
     created: Callable[[int], int]
     """The lowest version in which a row of a fragment was created."""
@@ -215,14 +216,16 @@ def broken_by(built: Sequence[BuiltIndex], layout: Layout) -> set[str]:
 
 def _overlaps(mine: Collection[int], others: Collection[int], layout: Layout) -> bool:
     """Whether a row id of `mine` is also one of `others`, deleted rows included."""
-    spans = [(n, *span) for n in mine if (span := layout.span(n))]
+    spans = [(number, span) for number in mine if (span := layout.span(number)) is not None]
     for other in others:
-        span = layout.span(other)
-        for number, low, high in spans if span else ():
-            if low <= span[1] and span[0] <= high:
-                both = np.intersect1d(layout.row_ids(number), layout.row_ids(other), assume_unique=True)
-                if len(both):
-                    return True
+        theirs = layout.span(other)
+        near = [(n, s) for n, s in spans if theirs is not None and s.low <= theirs.high and theirs.low <= s.high]
+        ids = layout.row_ids(other) if near else None
+        for number, span in near:
+            assert ids is not None
+            inside = ids[(ids >= span.low) & (ids <= span.high)]
+            if len(inside) and (span.is_dense or len(np.intersect1d(inside, layout.row_ids(number)))):
+                return True
     return False
 
 

@@ -41,7 +41,7 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 def _mixed(values: np.ndarray) -> np.ndarray:
     for turn in _LAST:
         values = (values ^ (values >> _U(33))) * turn
-    return values ^ (values >> _U(29))
+    return np.asarray(values ^ (values >> _U(29)))
 
 
 def _values(array: pa.Array) -> np.ndarray:

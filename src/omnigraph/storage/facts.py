@@ -38,12 +38,21 @@ def fragments_of(table: LanceDataset) -> list[Fragment]:
     return found
 
 
+@dataclass(frozen=True)
+class Span:
+    """Row ids from `low` to `high`; `is_dense` if none between them is missing."""
+
+    low: int
+    high: int
+    is_dense: bool
+
+
 class RowIds:
     """The stable row ids of a table's fragments, also of rows that are deleted there. Spans are remembered."""
 
     def __init__(self, table: LanceDataset) -> None:
         self._table = table
-        self._spans: dict[int, tuple[int, int] | None] = {}
+        self._spans: dict[int, Span | None] = {}
 
     def row_ids(self, fragment: int) -> np.ndarray:
         """In no particular order."""
@@ -58,11 +67,14 @@ class RowIds:
             rows = found.scanner(columns=[], with_row_id=True, include_deleted_rows=True).to_table()
         return np.asarray(rows["_rowid"].drop_null().to_numpy(), dtype=np.uint64)
 
-    def span(self, fragment: int) -> tuple[int, int] | None:
-        """The lowest and the highest; None if the fragment has none."""
+    def span(self, fragment: int) -> Span | None:
+        """None if the fragment has no rows."""
         if fragment not in self._spans:
             ids = self.row_ids(fragment)
-            self._spans[fragment] = (int(ids.min()), int(ids.max())) if len(ids) else None
+            self._spans[fragment] = None
+            if len(ids):
+                low, high = int(ids.min()), int(ids.max())
+                self._spans[fragment] = Span(low, high, is_dense=high - low + 1 == len(ids))
         return self._spans[fragment]
 
 
