@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from omnigraph.cli.demo import _places
 from omnigraph.demo.story import MARK, prepare_folder
 from omnigraph.errors import UsageError
 
@@ -33,13 +36,22 @@ def test_the_demo_tells_its_story_keeps_its_folder_and_can_be_run_again(tmp_path
         "no commit is made",
         "vectors in",
         "settled it",
+        "its advice, among others: run omnigraph optimize",
+        "all tables in one commit",
+        "the plan: ",
+        "node:Company    Delete: suspicious, refused",
+        "node:Tag        CreateIndex: verified maintenance, published",
+        "nothing is wrong",
+        f"The report, with plots of every table before and after: {home / 'kept' / 'report.html'}",
         "Done in",
     ):
         assert told in done.stdout
     assert "→ engine local: as asked for" in done.stderr
     assert "reading: " in done.stderr
     kept = home / "kept"
-    assert {"pipeline.yaml", "social.pg", "graph", "rejects.jsonl", "people.csv"} <= {p.name for p in kept.iterdir()}
+    made = {"pipeline.yaml", "social.pg", "graph", "rejects.jsonl", "people.csv", "report.html"}
+    assert made <= {p.name for p in kept.iterdir()}
+    assert "<svg" in (kept / "report.html").read_text()
     again = demo("--keep", "kept", "--json", "--quiet", "--seed", "8", home=home)
     assert again.returncode == 0, again.stdout + again.stderr
     assert again.stderr == ""
@@ -48,6 +60,24 @@ def test_the_demo_tells_its_story_keeps_its_folder_and_can_be_run_again(tmp_path
     assert report["vectors"] == report["rows"]["node:Post"]
     assert sum(report["rejected_by_rule"].values()) == len((kept / "rejects.jsonl").read_text().splitlines())
     assert report["healed"] == "rolled forward"
+    upkeep = report["upkeep"]
+    assert upkeep["commits"] >= 40
+    assert upkeep["fragments"][0] > upkeep["fragments"][1] == 9, "one of every table"
+    assert upkeep["coverage"] == [0.0, 1.0]
+    assert upkeep["versions_removed"] > 0
+    assert upkeep["bytes_on_disk"][0] > upkeep["bytes_on_disk"][1]
+    assert upkeep["drift"] == {"node:Company": "suspicious", "node:Tag": "verified_maintenance"}
+    assert upkeep["errors"] == 0
+    assert upkeep["report"] == str(kept / "report.html")
+
+
+def test_without_a_folder_to_keep_the_report_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with ExitStack() as rest:
+        folder, page = _places(None, rest)
+        Path(page).write_text("a report")
+        assert Path(folder).is_dir()
+    assert [str(p) for p in tmp_path.iterdir()] == [page], "the folder is gone"
 
 
 def test_a_folder_with_other_things_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:

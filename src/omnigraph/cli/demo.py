@@ -41,15 +41,17 @@ def demo(
     json: Json = False,
     quiet: Quiet = False,
 ) -> Answer:
-    """Make up a social graph, load it with all its dirt, embed its texts, crash a writer, and heal.
+    """Make up a social graph, load it with all its dirt, embed its texts, crash a writer, heal, wear it out, mend it.
 
-    Everything happens in a temporary folder that is removed afterwards, or in --keep DIR.
+    Everything happens in a temporary folder that is removed afterwards, or in --keep DIR. The report of maintenance, an
+    HTML page, stays.
     """
     if not 0 < scale <= SCALE_MOST:
         raise UsageError(detail=f"--scale is a number above 0 and up to {SCALE_MOST}, not {scale:g}.")
     if seed < 0:
         raise UsageError(detail=f"--seed is a number from 0 up, not {seed}.")
-    from omnigraph.demo.story import Stage, prepare_folder, summary, tell
+    from omnigraph.demo.stage import Stage
+    from omnigraph.demo.story import prepare_folder, summary, tell
     from omnigraph.pipeline.session import SparkSettings
 
     def say(text: str) -> None:
@@ -59,10 +61,17 @@ def demo(
     settings = SparkSettings.of(master=master, conf=conf)
     stage = Stage(say=say, watch=lambda: watching(quiet=quiet), engine=engine, settings=settings)
     with ExitStack() as rest:
-        if keep is None:
-            folder = rest.enter_context(tempfile.TemporaryDirectory(prefix="omnigraph-demo-"))
-        else:
-            folder = os.path.abspath(keep)
+        folder, page = _places(keep, rest)
         prepare_folder(folder)
-        report = tell(folder, scale=scale, seed=seed, stage=stage)
+        report = tell(folder, scale=scale, seed=seed, stage=stage, report=page)
     return Answer(report.to_json(), summary(report, kept=keep is not None), json)
+
+
+def _places(keep: str | None, rest: ExitStack) -> tuple[str, str]:
+    """The folder to work in, which goes with `rest` unless it is to be kept; and the report's file, which stays."""
+    if keep is not None:
+        folder = os.path.abspath(keep)
+        return folder, os.path.join(folder, "report.html")
+    handle, page = tempfile.mkstemp(prefix="omnigraph-demo-", suffix=".html")
+    os.close(handle)
+    return rest.enter_context(tempfile.TemporaryDirectory(prefix="omnigraph-demo-")), page

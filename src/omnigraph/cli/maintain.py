@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from omnigraph.cli.age import seconds_of
 from omnigraph.cli.cleanup import Confirm, Keep, OlderThan
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.files import written
@@ -17,6 +16,7 @@ from omnigraph.cli.output import Answer, Table, echo_target
 from omnigraph.cli.target import open_direct, resolve_direct
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
+from omnigraph.durations import seconds_of
 from omnigraph.errors import FileUnwritable
 
 if TYPE_CHECKING:

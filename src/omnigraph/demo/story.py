@@ -1,11 +1,11 @@
-"""What `omnigraph demo` does: from files with dirt in them to a graph with vectors that survives a crash.
+"""What `omnigraph demo` does: from files with dirt in them to a graph that survives crashes, strangers and time.
 
 1. make      the files, from a seed, with a schema and a pipeline file beside them
-2. run       the pipeline file: create the graph, load with quarantine, in one commit
+2. run       the pipeline file: create the graph, load with quarantine, in one commit; a vector for every post
 3. check     rows and rejects must be exactly those that were planted
 4. again     the same file once more changes nothing
-5. embed     a vector for every post
-6. crash     a writer is killed between its effects and their publication; the next one settles it
+5. crash     a writer is killed between its effects and their publication; the next one settles it
+6. upkeep    what keeps a graph fast, small and whole (`upkeep_story`)
 
 Everything lies in one folder that can be removed. Where a step does not keep what it says there is a bug, and an
 assertion tells it.
@@ -19,22 +19,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import omnigraph as og
 from omnigraph.demo.generate import World, generate
+from omnigraph.demo.stage import Stage, size
+from omnigraph.demo.upkeep_story import Upkeep, tell_upkeep
 from omnigraph.errors import UsageError
 from omnigraph.pipeline.file import PipelineResult, run_pipeline
-from omnigraph.pipeline.progress import Watcher
-from omnigraph.pipeline.session import SparkSettings
 
 HERE = Path(__file__).parent
 MARK = ".omnigraph-demo"
 """A file that says: this folder was made by a demo, and a demo may replace what it made."""
-MADE = ("graph", "follows", *("people.csv", "companies.csv", "works_at.csv", "posts.jsonl", "likes.parquet"))
+MADE = (
+    "graph",
+    "follows",
+    "report.html",
+    *("people.csv", "companies.csv", "works_at.csv", "posts.jsonl", "likes.parquet"),
+)
 REASONS = {
     "cardinality": "a second job, where the schema allows one",
     "endpoint": "an edge to or from a node that is not there",
@@ -81,20 +86,11 @@ class Report:
     input_bytes: int
     seconds: Mapping[str, float]
     healed: str
+    upkeep: Upkeep
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "seconds": {k: round(v, 3) for k, v in self.seconds.items()}}
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Who watches and what runs: the same as for any pipeline."""
-
-    say: Callable[[str], None]
-    watch: Callable[[], Any]
-    """Makes a context manager that gives a Watcher."""
-    engine: str | None = None
-    settings: SparkSettings | None = None
+        rounded = {k: round(v, 3) for k, v in self.seconds.items()}
+        return {**self.__dict__, "seconds": rounded, "upkeep": self.upkeep.to_json()}
 
 
 def prepare_folder(folder: str) -> None:
@@ -108,17 +104,17 @@ def prepare_folder(folder: str) -> None:
     Path(folder, MARK).write_text("made by `omnigraph demo`; may be removed\n")
 
 
-def tell(folder: str, *, scale: float, seed: int, stage: Stage) -> Report:
-    """The whole story, in a folder that `prepare_folder` made ready."""
+def tell(folder: str, *, scale: float, seed: int, stage: Stage, report: str) -> Report:
+    """The whole story, in a folder that `prepare_folder` made ready. `report` is where the page of `maintain` goes."""
     times: dict[str, float] = {}
     world = _make(folder, scale, seed, stage, times)
-    loaded = _load(folder, world, stage, times)
+    loaded, vectors = _load(folder, world, stage, times)
     _show_rejects(loaded, stage)
     _again(folder, stage, times)
     uri = os.path.join(folder, "graph")
-    vectors = _embed(uri, world, stage, times)
     with og.open(uri, actor="demo") as graph:
         healed = _crash(graph, stage, times)
+        upkeep = tell_upkeep(graph, report, stage=stage, times=times)
     return Report(
         folder=folder,
         graph=uri,
@@ -130,6 +126,7 @@ def tell(folder: str, *, scale: float, seed: int, stage: Stage) -> Report:
         input_bytes=world.size_bytes,
         seconds=times,
         healed=healed,
+        upkeep=upkeep,
     )
 
 
@@ -141,19 +138,21 @@ def _make(folder: str, scale: float, seed: int, stage: Stage, times: dict[str, f
         shutil.copyfile(HERE / name, os.path.join(folder, name))
     times["make"] = time.monotonic() - began
     nodes = sum(world.rows.values()) - world.edges
-    stage.say(
-        f"   {world.edges:,} edges and {nodes:,} nodes as CSV, Parquet and JSON lines, {_size(world.size_bytes)};"
-    )
+    stage.say(f"   {world.edges:,} edges and {nodes:,} nodes as CSV, Parquet and JSON lines, {size(world.size_bytes)};")
     stage.say(f"   {sum(world.rejects.values()):,} rows among them are broken on purpose.")
     return world
 
 
-def _load(folder: str, world: World, stage: Stage, times: dict[str, float]) -> og.LoadResult:
-    stage.say("\n2. omnigraph pipeline run pipeline.yaml: check every row, load what is sound, in one commit.")
+def _load(folder: str, world: World, stage: Stage, times: dict[str, float]) -> tuple[og.LoadResult, int]:
+    stage.say("\n2. omnigraph pipeline run pipeline.yaml: check every row, load what is sound, in one commit; then a")
+    stage.say("   vector for the text of every post, by a model that runs on this machine.")
     result = _pipeline(folder, stage)
-    times["load"] = result.seconds
     loaded = result.load
     assert loaded is not None
+    times["embed"] = sum(step.seconds for step in result.embed)
+    times["load"] = result.seconds - times["embed"]
+    vectors = sum(sum(step.embedded.values()) for step in result.embed)
+    assert vectors == world.rows["node:Post"], f"{vectors} vectors for {world.rows['node:Post']} posts"
     with og.open(result.graph) as graph:
         tables = {t.table_key: t.rows for t in graph.snapshot().tables()}
     assert tables == dict(world.rows), f"the graph holds {tables}, and {dict(world.rows)} were good"
@@ -161,11 +160,12 @@ def _load(folder: str, world: World, stage: Stage, times: dict[str, float]) -> o
     assert found == planted, f"rejected were {found}, planted were {planted}"
     for key, rows in tables.items():
         stage.say(f"   {key:<16}{rows:>12,}")
-    rate = loaded.lines / result.seconds
+    rate = loaded.lines / times["load"]
     stage.say(
-        f"   {loaded.lines:,} rows in {result.seconds:.1f} s, {rate:,.0f} per second, start of the engine included"
+        f"   {loaded.lines:,} rows in {times['load']:.1f} s, {rate:,.0f} per second, start of the engine included;"
     )
-    return loaded
+    stage.say(f"   {vectors:,} vectors in {times['embed']:.1f} s")
+    return loaded, vectors
 
 
 def _show_rejects(loaded: og.LoadResult, stage: Stage) -> None:
@@ -180,22 +180,12 @@ def _again(folder: str, stage: Stage, times: dict[str, float]) -> None:
     times["again"] = result.seconds
     assert result.load is not None
     assert result.load.commit is None, f"a second run changed something: {result.load}"
+    assert not any(sum(step.embedded.values()) for step in result.embed), "a second run embedded something"
     stage.say(f"   read and compared in {result.seconds:.1f} s")
 
 
-def _embed(uri: str, world: World, stage: Stage, times: dict[str, float]) -> int:
-    stage.say("\n5. omnigraph embed: a vector for the text of every post, by a model that runs on this machine.")
-    with stage.watch() as watcher, _opened(uri, stage, watcher) as graph:
-        result = graph.embed("Post", "embedding", provider="local")
-    times["embed"] = result.seconds
-    vectors = sum(result.embedded.values())
-    assert vectors == world.rows["node:Post"], f"{vectors} vectors for {world.rows['node:Post']} posts"
-    stage.say(f"   {vectors:,} vectors in {result.seconds:.1f} s")
-    return vectors
-
-
 def _crash(graph: og.Graph, stage: Stage, times: dict[str, float]) -> str:
-    stage.say("\n6. A writer is killed in the worst moment: its tables are written, its commit is not published.")
+    stage.say("\n5. A writer is killed in the worst moment: its tables are written, its commit is not published.")
     before = graph.snapshot().count("Person")
     someone = graph.snapshot().read("Person", columns=["handle"]).column("handle")[0].as_py()
     died = subprocess.run([sys.executable, "-c", CRASH, graph.uri, someone], check=False, capture_output=True)
@@ -224,31 +214,26 @@ def _pipeline(folder: str, stage: Stage) -> PipelineResult:
         )
 
 
-def _opened(uri: str, stage: Stage, watcher: Watcher) -> og.Graph:
-    settings = stage.settings or SparkSettings()
-    return og.open(uri, actor="demo", engine=stage.engine, master=settings.master, conf=settings.conf, watcher=watcher)
-
-
-def _size(size_bytes: int) -> str:
-    return f"{size_bytes / 2**20:.0f} MiB" if size_bytes >= 10 << 20 else f"{size_bytes / 2**20:.1f} MiB"
-
-
 def summary(report: Report, *, kept: bool) -> list[str]:
     """The last words: what was shown, and where to go from here."""
     edges = sum(count for key, count in report.rows.items() if key.startswith("edge:"))
     lines = [
         "",
         f"Done in {sum(report.seconds.values()):.0f} s. You have seen a graph database without a server:",
-        f"  {edges:,} edges from {_size(report.input_bytes)} of files became visible at once, in one commit;",
+        f"  {edges:,} edges from {size(report.input_bytes)} of files became visible at once, in one commit;",
         f"  {sum(report.rejected_by_rule.values()):,} broken rows were found by the schema: none got in, none is lost;",
         f"  {report.vectors:,} posts got a vector from a model that runs on this machine;",
-        "  running it again changed nothing; a killed writer left nothing broken.",
+        "  running it again changed nothing; a killed writer left nothing broken;",
+        f"  {report.upkeep.commits:,} small commits wore it out, and maintenance made it small and fast again;",
+        "  what a stranger did to its tables was found, judged and taken back.",
+        f"The report of its maintenance: {report.upkeep.report}",
     ]
     if kept:
         lines += [
             f"Look around in {report.folder}:",
             f"  omnigraph snapshot {report.graph}",
             f"  omnigraph commit list {report.graph}",
+            f"  omnigraph stats {report.graph}",
             f"  omnigraph pipeline plan {os.path.join(report.folder, 'pipeline.yaml')}",
             f"  head {os.path.join(report.folder, 'rejects.jsonl')}",
         ]

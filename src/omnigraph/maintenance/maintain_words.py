@@ -32,7 +32,8 @@ def verify_text(result: VerifyResult) -> str:
     parts = [
         _many(result.count(severity), severity) for severity in ("error", "warning", "info") if result.count(severity)
     ]
-    return f"{', '.join(parts)} in {seen}"
+    codes = ", ".join(dict.fromkeys(f.code for f in result.findings))
+    return f"{', '.join(parts)} in {seen}: {codes}"
 
 
 def verify_notes(result: VerifyResult) -> Iterator[str]:

@@ -30,14 +30,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from omnigraph.durations import DURATION_FORM, duration_text, parse_duration
 from omnigraph.errors import FileUnreadable, PolicyFileError, UsageError
 from omnigraph.language.schema.source import Place
 from omnigraph.maintenance.cleanup.policy import (
-    DURATION_FORM,
     Policy,
-    duration_text,
     make_policy,
-    parse_duration,
     parse_policy,
     policy_from_json,
 )
