@@ -21,9 +21,10 @@ import random
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from omnigraph.commit import effect
+from omnigraph.commit import effect, owner
 from omnigraph.commit.intents import discard_settled
 from omnigraph.commit.migrate import require_current
 from omnigraph.commit.observe import Observer, silent
@@ -32,8 +33,8 @@ from omnigraph.commit.request import Aborted, Busy, Outcome, Request, require_co
 from omnigraph.commit.stage import Operation, Prepared, View
 from omnigraph.commit.ticket import Ticket, Tickets
 from omnigraph.commit.turn import Turn
-from omnigraph.errors import StorageError, UncoveredDrift, WriterBusy
-from omnigraph.storage import lancefs
+from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed, WriterBusy
+from omnigraph.storage import lancefs, leases
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.objects import ControlObjects
 from omnigraph.storage.records import Pin
@@ -99,7 +100,12 @@ class Door:
                     return repeated
                 require_commit(view, request)
                 if prepared is None and not (operation.quick and self.crowded):
-                    prepared = self.prepare(operation, view)
+                    try:
+                        prepared = self.prepare(operation, view)
+                    except VersionReclaimed:
+                        if self.manifest.head(request.branch).commit == view.head.commit:
+                            raise
+                        continue  # others went on, and a cleanup has removed what this began with
                     if prepared.is_empty:
                         return Outcome(None, prepared.result)
                 try:
@@ -113,9 +119,23 @@ class Door:
             raise AssertionError("unreachable")
 
     def prepare(self, operation: Operation, view: View) -> Prepared:
+        """Long work holds a lease on what it reads, so that no cleanup takes it away; short work is over before one
+        could.
+        """
         self.observe("prepare")
-        with lancefs.reading(f"preparing {operation.kind}"):
+        with self._leased(operation, view), lancefs.reading(f"preparing {operation.kind}"):
             return operation.prepare(view)
+
+    def _leased(self, operation: Operation, view: View) -> AbstractContextManager[object]:
+        if operation.quick:
+            return nullcontext()
+        return leases.hold(
+            self.manifest.location,
+            view.pins.values(),
+            owner=owner.myself(),
+            branch=view.head.branch,
+            commit=view.head.commit,
+        )
 
     def _under_ticket(
         self,

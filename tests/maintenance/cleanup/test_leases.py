@@ -172,3 +172,33 @@ def test_an_export_into_a_folder_holds_a_lease_while_it_writes(
     result = history.export(tmp_path / "out", commit=old, format="parquet", engine="local")
     assert result.rows["node:Person"] == expected
     assert leases.leases(history._location) == []
+
+
+def test_a_long_preparation_keeps_what_it_reads(tmp_path: Path) -> None:
+    """Others write and clean up, to one version, while a load is being prepared; it reads what it began with."""
+    import pyarrow as pa
+
+    schema = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
+    og.init(tmp_path / "g", schema).insert({"Person": [{"name": f"p{i}"} for i in range(5)]})
+    cleaned: list[int] = []
+
+    class Between:
+        def engine(self, name: str, reason: str) -> None:
+            return
+
+        def stage(self, name: str, *, tasks: int) -> None:
+            if len(cleaned) == 3:
+                return  # the load is to come through in the end
+            other = og.open(tmp_path / "g")
+            other.upsert({"Person": [{"name": "p1", "age": len(cleaned)}]})
+            cleaned.append(other.cleanup(keep=1, confirm=True).tables[0].old_versions_removed)
+
+        def advance(self, *, tasks: int, rows: int, size_bytes: int) -> None:
+            return
+
+    busy = og.open(tmp_path / "g", engine="local", watcher=Between())
+    edges = pa.table({"src": ["p0", "p1"], "dst": ["p2", "p3"]})
+    busy.load(edges={"Knows": edges}, mode="append")
+    assert sum(cleaned) > 0
+    assert busy.snapshot().count("Knows") == 2
+    assert not list((tmp_path / "g" / "__leases").glob("*.json"))

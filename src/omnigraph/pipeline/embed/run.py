@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.commit import owner
 from omnigraph.commit.request import Outcome
 from omnigraph.commit.stage import View
 from omnigraph.errors import EmbeddingMismatch, UsageError
@@ -19,6 +21,7 @@ from omnigraph.pipeline.engine import Engines
 from omnigraph.pipeline.runner import LocalRunner, Runner
 from omnigraph.pipeline.session import active_session
 from omnigraph.results import CommitInfo, EmbedResult
+from omnigraph.storage import leases
 from omnigraph.storage.columnwise import base_of
 from omnigraph.storage.parts import cut
 
@@ -70,16 +73,29 @@ def embed(
         model=options.model,
         batch=options.batch,
     )
-    found = _survey(state, units, _surveyor(engines, engine), options)
-    told = _Told(branch, found)
-    pending = [f for f in found if f.chunks]
-    if pending:
-        _require_ready(pending, options)
-        told.add(commit(AddMarks([f.unit for f in pending])))
-        runner = engines.runner(work_bytes=sum(f.work_bytes for f in pending), requested=engine)
-        for batch in batches(pending, commit_every=options.commit_every):
-            told.add(_publish(state, pending, batch, runner, commit, options))
+    with _leased(state, units):
+        found = _survey(state, units, _surveyor(engines, engine), options)
+        told = _Told(branch, found)
+        pending = [f for f in found if f.chunks]
+        if pending:
+            _require_ready(pending, options)
+            told.add(commit(AddMarks([f.unit for f in pending])))
+            runner = engines.runner(work_bytes=sum(f.work_bytes for f in pending), requested=engine)
+            for batch in batches(pending, commit_every=options.commit_every):
+                told.add(_publish(state, pending, batch, runner, commit, options))
     return told.result(seconds=time.monotonic() - started)
+
+
+def _leased(state: View, units: Sequence[Unit]) -> AbstractContextManager[object]:
+    """Providers may take hours: cleanup leaves the texts alone that were found at the beginning."""
+    pins = {unit.type_id: state.pins[unit.type_id] for unit in units}
+    return leases.hold(
+        state.tables.location,
+        pins.values(),
+        owner=owner.myself(),
+        branch=state.head.branch,
+        commit=state.head.commit,
+    )
 
 
 def _require_ready(pending: Sequence[Found], options: EmbedOptions) -> None:
