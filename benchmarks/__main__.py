@@ -6,8 +6,8 @@ import sys
 from importlib import import_module
 
 ALL = (
-    *("startup", "small_writes", "many_writers", "many_tables", "load_local", "embed"),
-    *("load_spark", "load_memory", "cleanup"),
+    *("startup", "small_writes", "many_writers", "many_tables", "load_local", "embed", "optimize"),
+    *("load_spark", "load_memory", "optimize_spark", "cleanup"),
 )
 
 
