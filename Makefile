@@ -7,7 +7,7 @@ SCALE ?= 1
 
 .PHONY: demo test lint types check torture soak bench clean
 
-demo: $(READY)            ## show what omnigraph does: load a million edges on Spark, with dirt; SCALE= for more or fewer
+demo: $(READY)            ## show what omnigraph does: a million edges on Spark, with dirt; then maintenance; SCALE= for more or fewer
 	$(BIN)/omnigraph demo --scale $(SCALE)
 
 test: $(READY)            ## the whole test suite, two files at a time

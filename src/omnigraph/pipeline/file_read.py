@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from omnigraph.durations import DURATION_FORM, parse_duration
 from omnigraph.language.schema.source import Place, did_you_mean, quoted_list
 from omnigraph.pipeline.file_model import Embed, Input, PipelineFile, Target, raise_all
 from omnigraph.pipeline.file_yaml import Entry, Text, Value, parse_yaml
@@ -26,7 +27,6 @@ KEYS = (
     *("embed", "optimize", "cleanup", "engine"),
 )
 EMBED_KEYS = ("type", "property", "provider", "model", "batch", "commit_every", "rate_per_minute")
-_DURATION = re.compile(r"[0-9]{1,9}[smhdw]")
 _VIEW_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -171,11 +171,8 @@ class _Reader:
             return None
         fields = self._mapping(top["cleanup"].value, "cleanup", ("keep", "older_than"))
         older_than = self._text(fields, "older_than")
-        if older_than is not None and not _DURATION.fullmatch(older_than):
-            self._note(
-                fields["older_than"].value.place,
-                f"older_than is a number and a unit, as 90s, 15m, 12h, 7d or 2w, not {older_than}.",
-            )
+        if older_than is not None and parse_duration(older_than) is None:
+            self._note(fields["older_than"].value.place, f"older_than is {DURATION_FORM}, not {older_than}.")
         if not fields:
             self._note(top["cleanup"].place, "cleanup needs to know what to keep: give keep, older_than or both.")
         return {"keep": self._positive(fields, "keep"), "older_than": older_than}

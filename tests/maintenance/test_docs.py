@@ -1,0 +1,177 @@
+"""The page about maintenance: what it shows is what the commands say, and its figures are those of the code.
+
+Every block that follows `<!-- first: NAME -->` holds commands and their outputs. NAME is what happens before; then they
+are run in the order of the page, by the real command line. Times, ids and sizes may differ.
+
+    OMNIGRAPH_DOCS=write python -m pytest tests/maintenance/test_docs.py
+
+writes what the commands say into the page, for somebody to read before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import omnigraph as og
+from omnigraph.index import build, segments
+from omnigraph.index.declared import kinds_of
+from omnigraph.language.schema.parse import parse_schema
+from omnigraph.maintenance.maintain import MaintainResult, Step
+from omnigraph.maintenance.optimize.plan import DELETED_SHARE, FULL_BYTES
+from omnigraph.maintenance.policy import SECTIONS, parse_maintain_policy
+from omnigraph.storage.edit import ROWS_PER_FRAGMENT
+from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture
+from tests.maintenance import strangers
+
+DOCS = Path(__file__).parents[2] / "docs" / "maintenance.md"
+PAGE = DOCS.read_text()
+WRITES = os.environ.get("OMNIGRAPH_DOCS") == "write"
+SCHEMA = """
+node Person { name: String @key  age: I32? @index  bio: String? @index }
+node City { name: String @key }
+edge Knows: Person -> Person
+"""
+RUN = re.compile(r"<!-- first: (?P<first>[a-z ]+) -->\n```\n(?P<text>\$ .*?)```", re.DOTALL)
+COMMAND = re.compile(r"^\$ omnigraph ([^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
+
+
+def people(path: Path) -> None:
+    """A graph after a day of small writes."""
+    shutil.rmtree(path, ignore_errors=True)
+    graph = og.init(path, SCHEMA)
+    graph.insert({"City": [{"name": name} for name in ("Bonn", "Ulm")]})
+    for i in range(24):
+        rows = [{"name": f"p{i}-{j}", "age": j, "bio": f"text {i} by {j}"} for j in range(5)]
+        graph.insert({"Person": rows, "Knows": [{"from": f"p{i}-0", "to": f"p{i}-1"}]})
+    graph.insert({"Person": [{"name": "Ada"}, {"name": "Bob"}]})
+    graph.delete({"Person": [f"p{i}-4" for i in range(24)]})
+
+
+def a_stranger(path: Path) -> None:
+    graph = og.open(path)
+    strangers.opened(graph, "Person").delete("id IN ('Ada', 'Bob')")
+    strangers.index(graph, "City", "name")
+
+
+FIRST: dict[str, Callable[[Path], None]] = {"people": people, "a stranger": a_stranger}
+
+
+def plain(text: str, folder: Path) -> list[str]:
+    """Lines without what differs from run to run."""
+    text = text.replace(str(folder), "/data")
+    text = re.sub(r"\b01[0-9A-HJKMNP-TV-Z…]{1,24}(?![0-9A-Za-z])", "ID", text)
+    text = re.sub(r"\b[\d,]+(\.\d+)? (B|KiB|MiB)\b", "SIZE", text)
+    text = re.sub(r"\b\d+\.\d( s\b|(?=\n|$))", "TIME", text)
+    text = re.sub(r"\b[\d,]+ (files|questions)", r"N \1", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:+]+", "THEN", text)
+    return [re.sub(r" {2,}", "  ", line.strip()) for line in text.strip().splitlines() if line.strip()]
+
+
+def test_every_output_on_the_page_is_what_the_command_says(
+    tmp_path: Path,
+    cli: Cli,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policy.yaml").write_text(policy_block())
+    written = PAGE
+    blocks = list(RUN.finditer(PAGE))
+    assert len(blocks) == PAGE.count("<!-- first:") == 5, "every marked block is run"
+    for block in blocks:
+        FIRST[block["first"]](tmp_path / "people")
+        commands = COMMAND.findall(block["text"])
+        assert len(commands) == block["text"].count("$ omnigraph ")
+        text = ""
+        for command, shown in commands:
+            told = cli(*shlex.split(command), "--quiet")
+            text += f"$ omnigraph {command}\n{(told.out + told.err).replace(str(tmp_path), '/data')}"
+            if not WRITES:
+                assert plain(told.out + told.err, tmp_path) == plain(shown, tmp_path), (
+                    f"omnigraph {command}\n{told.out}"
+                )
+        written = written.replace(block[0], block[0].replace(block["text"], text))
+    if WRITES:
+        DOCS.write_text(written)
+
+
+def policy_block() -> str:
+    found = re.search(r"<!-- policy -->\n```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_policy_on_the_page_has_every_section_and_key() -> None:
+    policy = parse_maintain_policy(policy_block())
+    assert policy.retention is not None
+    for section, keys in SECTIONS.items():
+        assert f"\n{section}:" in f"\n{policy_block()}"
+        for key in keys:
+            assert f"{key}:" in policy_block(), f"{section}.{key}"
+
+
+def test_the_page_names_every_field_of_the_report() -> None:
+    section = PAGE.split("\n## maintain\n")[1].split("\n## ")[0]
+    for name in (*MaintainResult.__dataclass_fields__, *Step.__dataclass_fields__):
+        word = "step" if name == "name" else name
+        assert f"`{word}`" in section, word
+    for outcome in ("done", "nothing", "previewed", "problems", "failed"):
+        assert f"`{outcome}`" in section
+
+
+@pytest.mark.parametrize(
+    ("declaration", "shown"),
+    [
+        ("enum(a, b)", "BITMAP"),
+        ("Bool", "BITMAP"),
+        ("I64", "BTREE"),
+        ("F32", "BTREE"),
+        ("Date", "BTREE"),
+        ("DateTime", "BTREE"),
+        ("String", "BTREE INVERTED"),
+        ("Vector(4)", "IVF"),
+        ("[String]", "LABEL_LIST"),
+    ],
+)
+def test_the_table_of_indices_is_what_is_built(declaration: str, shown: str) -> None:
+    schema = parse_schema(f"node T {{ k: String @key  p: {declaration}? }}", file="t.pg")
+    kinds = kinds_of(schema.node["T"].by_name["p"].type)
+    assert " ".join(kinds) == shown
+    section = PAGE.split("### Which index a property gets")[1].split("\n##")[0]
+    word = {"enum(a, b)": "enum", "I64": "number", "F32": "number", "Vector(4)": "Vector", "[String]": "list"}
+    row = next(
+        line for line in section.splitlines() if line.startswith("|") and word.get(declaration, declaration) in line
+    )
+    for kind in kinds:
+        assert kind in row, row
+
+
+def test_every_condition_on_the_page_exists() -> None:
+    section = PAGE.split("\n## When something is refused\n")[1]
+    named = set(re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE)) - {"refused"}
+    known = re.findall(r"^\| `([a-z_]+)` \|", (DOCS.parent / "errors.md").read_text(), re.MULTILINE)
+    assert len(named) >= 10
+    assert named <= set(known)
+
+
+def test_the_figures_on_the_page_are_those_of_the_code() -> None:
+    section = PAGE.split("\n## optimize\n")[1].split("\n## ")[0]
+    for number in (
+        f"{ROWS_PER_FRAGMENT:,}",
+        f"{FULL_BYTES >> 20} MiB",
+        f"{100 * DELETED_SHARE:.0f} %",
+        f"{build.VECTORS_LEAST}",
+        f"{build.FLAT_MOST:,}",
+        f"{build.PARTITION_ROWS:,}",
+        f"{build.RETRAIN_GROWTH} times",
+        f"{segments.SEGMENT_ROWS:,}",
+        f"{segments.ABSORB_ROWS:,}",
+        f"{segments.SEGMENTS_MOST} segments",
+    ):
+        assert number in section, number
