@@ -1,4 +1,4 @@
-"""Asking a graph handle: queries, checked and run on one pinned state. See `omnigraph.query`."""
+"""Asking a graph handle: queries that read, on one pinned state, and queries that write. See `omnigraph.query`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.storage.records import MAIN
 
 if TYPE_CHECKING:
+    from omnigraph.commit.door import Door
+    from omnigraph.commit.stage import View
+    from omnigraph.language.query.model import CheckedQuery
     from omnigraph.query.engine import Engine
+    from omnigraph.query.mutate_result import MutationResult
     from omnigraph.query.result import Result
     from omnigraph.snapshot import AsOf, Snapshot
 
 
 class Ask:
-    """What `Graph` inherits: reading by queries."""
+    """What `Graph` inherits: reading and writing by queries."""
 
+    _door: Door
+    _actor: str | None
     _engine: Engine | None = None
 
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None, as_of: AsOf | None = None) -> Snapshot:
@@ -53,6 +59,35 @@ class Ask:
         if explain:
             print(result.explained())
         return result
+
+    def mutate(
+        self,
+        source: str | os.PathLike[str],
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str = MAIN,
+        actor: str | None = None,
+        if_commit: str | None = None,
+        operation_id: str | None = None,
+        **values: Any,
+    ) -> MutationResult:
+        """Run a query that writes: its statements in order, in one commit or none. Source and parameters as of `query`.
+
+        With `if_commit` it is refused unless that commit is the branch's newest. An `operation_id` that was done before
+        is not done again.
+        """
+        from omnigraph.commit.request import Request
+        from omnigraph.query.mutate import run_mutation
+
+        text, file = query_text(source)
+        engine = self.queries
+
+        def check(view: View) -> CheckedQuery:
+            return engine.checked(text, name, view.schema, view.head.schema, file=file)
+
+        request = Request(branch=branch, actor=actor or self._actor, if_commit=if_commit, operation_id=operation_id)
+        return run_mutation(self._door, check, {**(params or {}), **values}, request, cache=engine.cache)
 
     @property
     def queries(self) -> Engine:

@@ -154,9 +154,13 @@ class Hops:
         if encoded is None:
             none = np.empty(0, dtype=np.int64)
             return Found(none, none, none if self.edges else None)
-        numbers = self.source.table(step.ends).resolve(encoded.dictionary)
-        far = pack(self.source.ordinal(step.ends), numbers[np.asarray(encoded.indices)])
+        numbers = self.source.table(step.ends).resolve(encoded.dictionary)[np.asarray(encoded.indices)]
         edge_ids = np.asarray(flat(rows["_rowid"])).astype(np.int64)
+        if (numbers < 0).any():
+            # Pending edges may be written before their nodes: they lead nowhere yet.
+            there = numbers >= 0
+            at, numbers, edge_ids = at[there], numbers[there], edge_ids[there]
+        far = pack(self.source.ordinal(step.ends), numbers)
         return Found(at, far, pack(self.source.ordinal(step.edge), edge_ids) if self.edges else None)
 
     # ---- what a plan wants to know

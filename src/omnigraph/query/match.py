@@ -238,7 +238,7 @@ class Matcher:
 
     def _expand(self, clause: Expand, waiting: Sequence[Clause], frame: Frame, guess: float) -> Frame:
         where = None
-        if clause.edge is not None and len(clause.steps) == 1:
+        if clause.edge is not None and len(clause.steps) == 1 and not self.source.is_held(clause.steps[0].edge):
             own = [c.condition for c in waiting if isinstance(c, Where) and set(variables_of(c)) == {clause.edge}]
             where = self._pushed(clause.edge, own)[0]
         with self.watch.step("expand", clause, guess) as step:
