@@ -23,6 +23,7 @@ from omnigraph.cli import (
     load,
     local,
     maintain,
+    mutate,
     optimize,
     pipeline,
     query,
@@ -132,6 +133,18 @@ VERBS = (
             "omnigraph query ./people -e 'query all() { match { $p: Person } return { $p.name } }'",
             "omnigraph query ./people find --query people.gq --params '{\"q\": \"graphs\"}' --format jsonl",
             "omnigraph query s3://bucket/people --query count.gq --as-of 2026-01-31 --explain",
+        ),
+    ),
+    Verb(
+        "mutate",
+        "URI [NAME] --query FILE | -e SOURCE [OPTIONS]",
+        "Run a query that writes.",
+        mutate.mutate,
+        (
+            "omnigraph mutate ./people hire --query people.gq --param person=ada --param company=acme --as anna",
+            "omnigraph mutate ./people -e 'query off() { update Person set { active: false } where score < 0 }'",
+            "omnigraph mutate ./people --query tidy.gq --branch review/anna --if-commit 01JABC… --json",
+            "omnigraph mutate s3://bucket/people forget --query people.gq --params @who.json --format csv > gone.csv",
         ),
     ),
     Verb(

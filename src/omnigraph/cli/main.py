@@ -15,7 +15,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-_OLD_NAMES = {("check",): "lint", ("query", "lint"): "lint", ("query", "check"): "lint"}
+_OLD_NAMES = {
+    ("check",): "lint",
+    ("query", "lint"): "lint",
+    ("query", "check"): "lint",
+    ("change",): "mutate",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

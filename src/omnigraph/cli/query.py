@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
@@ -180,6 +181,10 @@ def _bytes(text: str) -> int:
 
 
 def envelope(result: Result, target: Target) -> dict[str, Any]:
+    return {**_head(result, target), "rows": plain(result.to_pylist())}
+
+
+def _head(result: Result, target: Target) -> dict[str, Any]:
     return {
         "query_name": result.name,
         "target": target.uri,
@@ -187,7 +192,6 @@ def envelope(result: Result, target: Target) -> dict[str, Any]:
         "graph_commit_id": result.commit,
         "row_count": result.num_rows,
         "columns": result.columns,
-        "rows": [plain(row) for row in result.to_pylist()],
     }
 
 
@@ -208,19 +212,30 @@ def _answered(result: Result, target: Target, *, format: str, out: str | None) -
     if format == "json" and out is None:
         return Answer(envelope(result, target), [], True)
     if format == "table" and out is None:
-        return Answer({}, [_table(result)], False)
-    if out is not None:
-        with written(out) as sink:
-            _write(result, target, format, sink)
-        return None
-    if format in ("arrow", "parquet") and sys.stdout.isatty():
-        raise UsageError(detail=f"{format} is not for a terminal; name a file with --out.")
-    _write(result, target, format, sys.stdout.buffer)
-    sys.stdout.flush()
+        return Answer({}, [rows_table(result)], False)
+    refuse_terminal(format, out)
+    with sink_of(out) as sink:
+        write_rows(result, _head(result, target), format, sink)
     return None
 
 
-def _table(result: Result) -> Table:
+def refuse_terminal(format: str, out: str | None) -> None:
+    if out is None and format in ("arrow", "parquet") and sys.stdout.isatty():
+        raise UsageError(detail=f"{format} is not for a terminal; name a file with --out.")
+
+
+@contextmanager
+def sink_of(out: str | None) -> Iterator[IO[bytes]]:
+    """The file, which appears whole or not at all, or stdout."""
+    if out is not None:
+        with written(out) as file:
+            yield file
+        return
+    yield sys.stdout.buffer
+    sys.stdout.flush()
+
+
+def rows_table(result: Result) -> Table:
     import pyarrow as pa
 
     from omnigraph.query.result import cell
@@ -231,16 +246,17 @@ def _table(result: Result) -> Table:
     return Table(result.columns, rows, frozenset(numbers))
 
 
-def _write(result: Result, target: Target, format: str, sink: IO[bytes]) -> None:
+def write_rows(result: Result, head: Mapping[str, Any], format: str, sink: IO[bytes]) -> None:
+    """`head` is what json and jsonl say about the rows."""
     import json
 
     def line(body: Any) -> bytes:
         return json.dumps(body, ensure_ascii=False).encode() + b"\n"
 
     if format == "json":
-        sink.write(line(envelope(result, target)))
+        sink.write(line({**head, "rows": plain(result.to_pylist())}))
     elif format == "jsonl":
-        sink.write(line({k: v for k, v in _without_rows(result, target).items() if k != "rows"}))
+        sink.write(line(head))
         for row in result:
             sink.write(line(plain(row)))
     elif format == "kv":
@@ -253,20 +269,9 @@ def _write(result: Result, target: Target, format: str, sink: IO[bytes]) -> None
     elif format == "table":
         from omnigraph.cli.output import aligned
 
-        sink.write(aligned(_table(result)).encode())
+        sink.write(aligned(rows_table(result)).encode())
     else:
         _write_file(result, format, sink)
-
-
-def _without_rows(result: Result, target: Target) -> dict[str, Any]:
-    return {
-        "query_name": result.name,
-        "target": target.uri,
-        "branch": result.branch,
-        "graph_commit_id": result.commit,
-        "row_count": result.num_rows,
-        "columns": result.columns,
-    }
 
 
 def _write_csv(result: Result, sink: IO[bytes]) -> None:
