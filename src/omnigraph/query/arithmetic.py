@@ -166,7 +166,7 @@ def function(e: Function, arguments: list[Values]) -> Values:
         return _whole_ms(pc.multiply(_float(number), pa.scalar(float(UNITS_MS[name]))))
     if name == "coalesce":
         wanted = type_of(e.type)
-        return pc.coalesce(*(a if a.type == wanted else a.cast(wanted) for a in arguments))
+        return pc.coalesce(*(_widened(a, wanted) for a in arguments))
     if name in ("lower", "upper"):
         return _case(name, arguments[0])
     if name == "length":
@@ -179,6 +179,15 @@ def function(e: Function, arguments: list[Values]) -> Values:
         return to_date(_ms(arguments[0], "DateTime"))
     assert name == "datetime", name
     return _checked_time(_ms(arguments[0], "Date")).cast(type_of(e.type))
+
+
+def _widened(values: Values, wanted: pa.DataType) -> Values:
+    if values.type == wanted:
+        return values
+    try:
+        return values.cast(wanted, safe=not pa.types.is_floating(wanted))
+    except pa.ArrowInvalid as error:
+        raise QueryValueError(detail="an unsigned number does not fit into 64 bits with a sign.") from error
 
 
 def _case(name: str, texts: Values) -> Values:

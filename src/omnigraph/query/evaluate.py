@@ -43,7 +43,7 @@ from omnigraph.language.query.terms import (
 from omnigraph.language.query.types import Type
 from omnigraph.query.arithmetic import arithmetic, function
 from omnigraph.query.compare import among, compare, in_lists
-from omnigraph.query.frame import NULL, Frame, Paths, bounds_of
+from omnigraph.query.frame import NO_PATHS, NULL, Frame, bounds_of
 from omnigraph.query.source import Source
 from omnigraph.query.values import Values, scalar, spread, truth, type_of
 
@@ -227,7 +227,7 @@ class Rows:
     def _path(self, name: str, slot: int) -> pa.Array:
         numbers = self.frame.columns[slot]
         there = numbers >= 0
-        paths: Paths = self.frame.paths[slot].taken(numbers[there])
+        paths = self.frame.paths.get(slot, NO_PATHS).taken(numbers[there])
         lengths = np.zeros(len(numbers), dtype=np.int64)
         lengths[there] = np.diff(paths.offsets)
         if name == "length":

@@ -48,6 +48,9 @@ class Paths:
         return Paths(bounds_of(lengths), self.codes[ranges(starts, lengths)])
 
 
+NO_PATHS = Paths(np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
 @dataclass(frozen=True, eq=False)
 class Frame:
     rows: int

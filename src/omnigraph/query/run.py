@@ -183,9 +183,21 @@ class _Reading:
         if not terms:
             return {}
         with self.watch.step("rank", list(terms)) as step:
-            found: Ranked = {t: self.evaluator.searcher.scores(t, frame) for t in terms}  # type: ignore[arg-type]
+            best = self._best()
+            found: Ranked = {}
+            for t in terms:
+                assert isinstance(t, Nearest | Bm25 | Fused)
+                first = best if self.body.order and self.body.order[0].value == t else None
+                found[t] = self.evaluator.searcher.scores(t, frame, best=first)
             step.rows = frame.rows
         return found
+
+    def _best(self) -> int | None:
+        """How many rows the first key has to find, if that is all that its values are for."""
+        body = self.body
+        if body.having is not None or body.distinct or not body.order or body.order[0].descending:
+            return None
+        return self._cuts()[1]
 
     # ---- 3 group
 

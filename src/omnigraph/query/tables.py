@@ -117,6 +117,7 @@ class StoredTable:
     cache: Cache
     watch: Watch
     known_rows: int | None = None
+    text_bytes: int = 0
     _scanned: tuple[np.ndarray, pa.Table] | None = field(default=None, repr=False)
 
     @property

@@ -32,6 +32,7 @@ from omnigraph.language.query.terms import (
     Parameter,
     PathOf,
     Property,
+    Search,
     Variable,
     walk,
 )
@@ -256,6 +257,9 @@ def _replaced(value: Expression, columns: dict[Expression, int]) -> Expression:
     if not isinstance(value, Constant | Parameter) and value in columns:
         return Output(columns[value], value.type)
     if isinstance(value, Aggregate | Property | Object | PathOf | Constant | Parameter | Output):
+        return value
+    if isinstance(value, Search | Nearest | Bm25 | Fused):
+        # They look at the property of a row, not at the value of a column that is equal to it.
         return value
     changes: dict[str, Any] = {}
     for name in value.__slots__:

@@ -1,0 +1,116 @@
+"""Full text: which rows a query's words or phrase occur in. Whatever the state of the index, the rows are the same.
+
+Lance analyses texts (words in lower case, without accents, stemmed, without stop words) and answers from its index.
+Three things are not left to it:
+
+1. rows that no index segment covers are searched in a table in memory with an index of its own, because without an
+   index Lance analyses texts differently
+2. what an index says of rows that have moved to a fragment it does not cover is old, and is left out
+3. nothing is said of rows that are not asked for: where these are few, only they are looked at
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.query.frame import member
+from omnigraph.query.tables import StoredTable, Table, flat
+from omnigraph.storage import table as tables_of
+from omnigraph.storage.indices import built_indices
+from omnigraph.storage.memory import TEXT, text_table
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+Kind = Literal["search", "match_text"]
+FEW_ROWS = 512
+"""So few rows are looked at themselves, whatever is indexed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Uncovered:
+    """The rows of a version that no segment covers: their ids in order, and a table in memory of their texts."""
+
+    rowids: np.ndarray
+    table: LanceDataset | None
+    is_all: bool
+
+
+def matching(table: Table, column: str, kind: Kind, query: str, numbers: np.ndarray) -> np.ndarray:
+    """Which of these rows the query matches."""
+    stored = table.stored
+    if stored is None or len(numbers) <= FEW_ROWS:
+        return _looked_at(table.values([column], numbers)[column], column, kind, query)
+    rest = uncovered(stored, column)
+    if rest.is_all and len(numbers) * 4 < len(rest.rowids):
+        return _looked_at(table.values([column], numbers)[column], column, kind, query)
+    return member(numbers, all_matching(stored, column, kind, query))
+
+
+def all_matching(table: StoredTable, column: str, kind: Kind, query: str) -> np.ndarray:
+    """The ids of all rows that the query matches, in order."""
+    rest = uncovered(table, column)
+    parts = []
+    if rest.table is not None:
+        table.watch.use("texts in memory")
+        parts.append(rest.rowids[_hits(rest.table, TEXT, kind, query)])
+    if not rest.is_all:
+        table.watch.use(f"{column}_inverted")
+        with tables_of.reading(table.dataset, table.type):
+            hits = _hits(table.dataset, column, kind, query, indexed_only=True)
+        parts.append(hits[~member(hits, rest.rowids)])
+    found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    return np.sort(found)
+
+
+def uncovered(table: StoredTable, column: str) -> Uncovered:
+    def make() -> tuple[Uncovered, int]:
+        found = _uncovered(table, column)
+        size = found.rowids.nbytes
+        if found.table is not None:
+            # Texts, their index and room for both.
+            size += 4 * table.text_bytes
+        return found, size
+
+    return table.cache.made((*table.key, "uncovered", column), make)
+
+
+def _uncovered(table: StoredTable, column: str) -> Uncovered:
+    indices = [i for i in built_indices(table.dataset) if i.kind == "INVERTED" and i.column == column]
+    covered = frozenset().union(*(i.covered for i in indices)) if indices else frozenset()
+    fragments = table.dataset.get_fragments()
+    open_ = [f for f in fragments if f.fragment_id not in covered]
+    is_all = len(open_) == len(fragments)
+    if not open_:
+        return Uncovered(np.empty(0, dtype=np.int64), None, False)
+    with tables_of.reading(table.dataset, table.type):
+        options: dict[str, Any] = {} if is_all else {"fragments": open_}
+        rows = table.dataset.scanner(columns=[column], with_row_id=True, **options).to_table()
+    table.watch.tick()
+    rowids = np.asarray(flat(rows["_rowid"])).astype(np.int64)
+    order = np.argsort(rowids, kind="stable")
+    texts = flat(rows[column]).take(pa.array(order))
+    table.text_bytes = texts.nbytes
+    return Uncovered(rowids[order], text_table(texts) if texts.null_count < len(texts) else None, is_all)
+
+
+def _looked_at(texts: pa.Array, column: str, kind: Kind, query: str) -> np.ndarray:
+    found = np.zeros(len(texts), dtype=bool)
+    if texts.null_count < len(texts):
+        found[_hits(text_table(texts), TEXT, kind, query)] = True
+    return found
+
+
+def _hits(table: LanceDataset, column: str, kind: Kind, query: str, *, indexed_only: bool = False) -> np.ndarray:
+    from lance.query import FullTextOperator, MatchQuery, PhraseQuery
+
+    asked = (
+        PhraseQuery(query, column) if kind == "match_text" else MatchQuery(query, column, operator=FullTextOperator.AND)
+    )
+    scanner = table.scanner(columns=[], with_row_id=True, full_text_query=asked, fast_search=indexed_only)
+    found = np.asarray(flat(scanner.to_table()["_rowid"])).astype(np.int64)
+    return np.sort(found)
