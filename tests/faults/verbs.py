@@ -169,6 +169,10 @@ VERBS: tuple[Verb, ...] = (
     ),
     upkeep_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
     upkeep_verb("optimize_drain", worn.optimize(drain=True), worn.drained, worn.create_deferred),
+    replace(
+        upkeep_verb("maintain", worn.maintain, worn.optimized, worn.create_worn),
+        overtaken=worn.covered,
+    ),
     graph_verb("embed", worn.embed, worn.embedded, worn.create_with_texts),
     migration_verb("migrate_1", 1),
     migration_verb("migrate_2", 2),
