@@ -226,6 +226,7 @@ def test_the_actor_lands_on_the_commit(graph: og.Graph) -> None:
         ("true", ["ada", "bob", "cy", "dan", "eve", "flo"]),
         ("false", []),
         ('slug = "ada" or (score > 2 and not (slug = "eve"))', ["ada", "dan"]),
+        ('(slug = "ada") or ((score) > 3)', ["ada", "eve"]),
         ("score is null", ["flo"]),
         ('slug in ["bob", "none"]', ["bob"]),
         ('name starts_with "A" or name ends_with "y"', ["ada", "cy"]),
