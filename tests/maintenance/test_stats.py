@@ -181,6 +181,17 @@ def test_the_json_is_this(graph: og.Graph, capsys: pytest.CaptureFixture[str]) -
     ]
     assert list(document["tables"][0]) == [
         *("table_key", "path", "version", "rows", "deleted_rows", "fragments", "small_fragments", "bytes_live"),
-        *("bytes_on_disk", "files", "versions", "forks", "indices", "missing_indices", "drifted", "error"),
+        *("bytes_on_disk", "files", "versions", "forks", "indices", "missing_indices"),
+        *("pending_indices", "drifted", "error"),
         *("deleted_fraction", "coverage"),
     ]
+
+
+def test_a_vector_index_that_waits_for_vectors_is_pending_and_no_reason_to_optimize(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", "node Post { name: String @key  vec: Vector(4)? @index }")
+    graph.insert({"Post": [{"name": "a"}]})
+    assert table(graph, "node:Post").missing_indices[-1] == "vec (IVF)"
+    graph.optimize()
+    post = table(graph, "node:Post")
+    assert (post.missing_indices, post.pending_indices, post.coverage) == ((), ("vec (IVF)",), 1.0)
+    assert not [line for line in graph.stats().advice if "optimize" in line]

@@ -157,7 +157,8 @@ def plan_text(plan: OptimizePlan) -> Lines:
 
 def _table_plan(table: TablePlan) -> Lines:
     body = table.to_json()
-    lines: Lines = [f"{table.table_key}: {count(table.rows, 'row', 'rows')}, {table.fragments} fragments"]
+    size = f"{count(table.rows, 'row', 'rows')} in {count(table.fragments, 'fragment', 'fragments')}"
+    lines: Lines = [f"{table.table_key}: {size}"]
     if table.bins:
         said = f"  rewrite {body['fragments_in']} fragments into {body['fragments_out']}: read "
         said += f"{size_text(sum(b.read_bytes for b in table.bins))}, write about {size_text(body['bytes_to_write'])}"

@@ -74,7 +74,7 @@ class TableStats:
 
     `bytes_live` are the data files of the pinned version; `bytes_on_disk`, `files`, `versions` and `forks` are of the
     table's whole folder, with all versions and the forks of all branches. `missing_indices` are declared and not
-    built. `error` says why there are no figures.
+    built; `pending_indices` neither, because they wait for vectors. `error` says why there are no figures.
     """
 
     table_key: str
@@ -91,6 +91,7 @@ class TableStats:
     forks: int = 0
     indices: tuple[IndexStats, ...] = ()
     missing_indices: tuple[str, ...] = ()
+    pending_indices: tuple[str, ...] = ()
     drifted: bool = False
     error: str | None = None
 
@@ -101,7 +102,9 @@ class TableStats:
 
     @property
     def coverage(self) -> float:
-        """The share of rows that indices cover, over all indices; declared ones that are missing cover none."""
+        """The share of rows that indices cover, over all indices; declared ones that are missing cover none, pending
+        ones do not count.
+        """
         wanted = self.rows * (len(self.indices) + len(self.missing_indices))
         return 1.0 if wanted == 0 else sum(i.rows_covered for i in self.indices) / wanted
 
@@ -110,6 +113,7 @@ class TableStats:
             **asdict(self),
             "indices": [i.to_json() for i in self.indices],
             "missing_indices": list(self.missing_indices),
+            "pending_indices": list(self.pending_indices),
             "deleted_fraction": round(self.deleted_fraction, 4),
             "coverage": round(self.coverage, 4),
         }
@@ -271,7 +275,8 @@ def _table(view: View, t: EntityType) -> TableStats:
         versions=_versions(files),
         forks=len({f.path.split("/")[1] for f in files if f.path.startswith("tree/")}),
         indices=tuple(_index(index, fragments) for index in built),
-        missing_indices=tuple(_missing(t, built)) if fragments else (),
+        missing_indices=tuple(_missing(t, built, waiting=False)) if fragments else (),
+        pending_indices=tuple(_missing(t, built, waiting=True)) if fragments else (),
         drifted=drifted,
     )
 
@@ -293,9 +298,14 @@ def _index(index: BuiltIndex, fragments: Sequence[Fragment]) -> IndexStats:
     )
 
 
-def _missing(t: EntityType, built: Sequence[BuiltIndex]) -> Iterator[str]:
+def _missing(t: EntityType, built: Sequence[BuiltIndex], *, waiting: bool) -> Iterator[str]:
+    """Declared indices that are not built: those that wait for vectors, or the others.
+
+    Where optimize has been and a vector index is still not there, it waits; counting its vectors would read data.
+    """
     for want in declared(t):
-        if not any(b.column == want.column and b.kind.startswith(want.kind) for b in built):
+        is_built = any(b.column == want.column and b.kind.startswith(want.kind) for b in built)
+        if not is_built and waiting == (want.kind == "IVF" and bool(built)):
             yield f"{want.property} ({want.kind})"
 
 

@@ -203,6 +203,20 @@ def test_a_deferred_run_with_nothing_to_merge_does_nothing(graph: og.Graph) -> N
     assert graph.optimize(defer_index_remap=True, target_rows_per_fragment=5 * ROWS).commit is None
 
 
+def test_rows_that_came_since_are_covered_by_the_run_that_merges_them_and_the_next_does_nothing(
+    graph: og.Graph,
+) -> None:
+    defer(graph)
+    for number in range(7 * ROWS, 7 * ROWS + 4):
+        graph.insert({"Doc": docs([number])})
+    result = graph.optimize(defer_index_remap=True, target_rows_per_fragment=5 * ROWS)
+    done = result.table("node:Doc")
+    assert done.fragments_removed >= 4
+    assert done.coverage_after == 1.0
+    check(graph, every(7) | set(range(7 * ROWS, 7 * ROWS + 4)))
+    assert graph.optimize(defer_index_remap=True, target_rows_per_fragment=5 * ROWS).commit is None
+
+
 def test_a_graph_with_stable_row_ids_is_refused(tmp_path: Path) -> None:
     stable = og.init(tmp_path / "s", "node Person { name: String @key  age: I32? }")
     people(stable, 0, 3)

@@ -474,6 +474,18 @@ def test_a_table_that_can_not_be_forked_is_told_and_does_not_stop_the_others(
     assert result.table("edge:Knows").committed is True
 
 
+def test_an_index_whose_data_is_missing_fails_its_table_and_is_not_called_pending(graph: og.Graph) -> None:
+    people(graph, 0, 5)
+    graph.insert({"City": [{"name": "Bern"}]})
+    table = opened(graph, "Person")
+    (Path(table.uri) / "data" / table.get_fragments()[0].metadata.files[0].path).unlink()
+    result = og.open(graph.uri).optimize()
+    person = result.table("node:Person")
+    assert (person.committed, person.pending_indexes) == (False, ())
+    assert person.error
+    assert result.table("node:City").committed is True
+
+
 def test_merging_is_finished_after_one_run_whatever_the_sizes_are(tmp_path: Path) -> None:
     import random
 

@@ -200,7 +200,8 @@ def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: Op
         return draft
     t = view.schema.by_id[draft.table]
     table = view.open(t)
-    layout = layout_of(table, bins, deferred=draft.deferred)
+    # Deferred: what is uncovered is covered first, and then follows the rewrite as it is.
+    layout = layout_of(table, () if draft.deferred else bins)
     indexes: list[IndexPlan] = []
     pending: list[PendingIndex] = []
     with lancefs.reading(f"planning {t.key}"):
@@ -227,16 +228,14 @@ def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: Op
     )
 
 
-def layout_of(table: LanceDataset, bins: Sequence[Bin], *, deferred: bool = False) -> Layout:
-    """`deferred`: Lance itself chooses the ids of new fragments, and segments follow them."""
+def layout_of(table: LanceDataset, bins: Sequence[Bin]) -> Layout:
     fragments = {f.id: f.rows for f in facts.fragments_of(table)}
     ids = facts.RowIds(table)
     gone = {number for one in bins for number in one.fragments}
     rows = {n: r for n, r in fragments.items() if n not in gone}
-    new = {} if deferred else {b.new_id: b.rows for b in bins if b.rows}
     return Layout(
-        rows=rows | new,
-        members={} if deferred else {b.new_id: b.fragments for b in bins},
+        rows=rows | {b.new_id: b.rows for b in bins if b.rows},
+        members={b.new_id: b.fragments for b in bins},
         worn=frozenset(b.new_id for b in bins if b.deleted),
         live=frozenset(fragments),
         stable=bool(table.has_stable_row_ids),
@@ -252,6 +251,8 @@ def _matching(want: DeclaredIndex, built: Sequence[BuiltIndex]) -> BuiltIndex | 
 
 def _extended(table: LanceDataset, built: BuiltIndex, of: str, layout: Layout, draft: TablePlan) -> IndexPlan | None:
     whole = "it ends the deferred remap" if draft.drain else None
+    if draft.deferred and "HNSW" in built.kind and any(b.deleted and built.covered & {*b.fragments} for b in draft.bins):
+        whole = "its graph can't follow a rewrite that leaves rows out"
     found = plan_index(built, layout, property=of, whole=whole, absorb=not draft.deferred)
     if found is None or not built.kind.startswith("IVF"):
         return found

@@ -7,7 +7,7 @@
 5. build     one task per segment
 
 Tables are worked on in waves of `concurrency`; a time limit is looked at before each wave. A table that fails is noted
-and left out; an index that fails is pending, with the reason.
+and left out; an index that can't be built from its rows is pending, with the reason.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class Ready:
     groups: list[Group] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
     """Of a deferred rewrite: what Lance's own commit takes."""
+    looked_at: int = 0
+    """The version up to which nothing has happened that makes Lance refuse it."""
     segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """New segments by the name of their index."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -158,7 +160,9 @@ class Preparation:
                     tasks.append(self._segment_task(ready, index, fragments, trained))
         done = self._runner.run(f"{WORK}:build_segment", tasks, stage="building indices")
         for (ready, index), found in zip(todo, done, strict=True):
-            if "failed" in found:
+            if found.get("by_store"):
+                ready.error = found["failed"]
+            elif "failed" in found:
                 ready.failed[index.name] = found["failed"]
             else:
                 ready.segments.setdefault(index.name, []).append(found["segment"])

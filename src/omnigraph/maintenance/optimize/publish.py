@@ -21,6 +21,7 @@ from omnigraph.commit.stage import Prepared, TableWork, Unstamped, View
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.optimize.prepare import Ready
 from omnigraph.storage import facts
+from omnigraph.storage.history import steps_above
 from omnigraph.storage.indices import built_indices, exchange_segments
 from omnigraph.storage.records import Pin
 from omnigraph.storage.rewrite import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lance import LanceDataset, Transaction
 
 Step = Callable[["LanceDataset"], "Transaction"]
+ROWS_ONLY = ("Append", "Delete", "Update")
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,9 @@ class PublishOptimized:
             self.changed.add(table)
             return None
         if ready.results:
+            if not _lance_would_take(ready, now):
+                self.changed.add(table)
+                return None
             return _deferred_work(view, table, ready, base, now)
         replayer = ready.replayer = ready.replayer or Replayer(
             view.tables.location, ready.pin, ready.then, ready.private
@@ -122,6 +127,17 @@ class PublishOptimized:
     def _indices_are_known(ready: Ready, now: LanceDataset) -> bool:
         found = {i.name: tuple(sorted(s.uuid for s in i.segments)) for i in built_indices(now)}
         return all(found.get(i.name, ()) == i.known for i in ready.plan.indexes)
+
+
+def _lance_would_take(ready: Ready, now: LanceDataset) -> bool:
+    """Whether only rows came and went since the rewrites were prepared. Whatever else happened, a restore too, makes
+    Lance refuse them for good.
+    """
+    for step in steps_above(now, max(ready.looked_at, int(ready.then.version))):
+        if step.operation not in ROWS_ONLY:
+            return False
+        ready.looked_at = step.version
+    return True
 
 
 def _deferred_work(view: View, table: str, ready: Ready, base: Pin, now: LanceDataset) -> tuple[TableWork, Done] | None:

@@ -58,7 +58,7 @@ class Optimize:
         self._commit: CommitInfo | None = None
 
     def plan(self, options: OptimizeOptions) -> OptimizePlan:
-        return plan(self._door.view(self._branch), options)
+        return self._planned(options)[1]
 
     def run(self, options: OptimizeOptions, given: OptimizePlan | None = None) -> OptimizeResult:
         """`given` is a plan from before: exactly that is done, or StaleView says why not."""
@@ -69,13 +69,12 @@ class Optimize:
         rounds = 0
         while rounds < ROUNDS_MOST:
             rounds += 1
-            view = self._door.view(self._branch) if given is None else self._planned_view(given)
-            work = plan(view, options) if given is None else given
+            view, work = self._planned(options) if given is None else (self._planned_view(given), given)
             if work.options.defer_index_remap:
                 # Lance refuses a compaction that was prepared before an index changed: what is uncovered comes first.
                 self._round(view, _only(work, indexes=True), deadline)
-                view = self._door.view(self._branch)
-                work = _only(plan(view, options), indexes=False)
+                view, work = self._planned(options)
+                work = _only(work, indexes=False)
             again = self._round(view, work, deadline)
             if not again or given is not None:
                 break
@@ -88,6 +87,22 @@ class Optimize:
             seconds=time.monotonic() - began,
             rounds=rounds,
         )
+
+    def _planned(self, options: OptimizeOptions) -> tuple[View, OptimizePlan]:
+        """A plan on the newest state. Where a table seems to have drifted, it is made again once whoever is at work has
+        published: what lies above a pin without a stamp may be a commit of theirs that takes none.
+        """
+        seen: set[tuple[str, int]] = set()
+        while True:
+            view = self._door.view(self._branch)
+            work = plan(view, options)
+            drifted = {(t.table, t.lance_head_version) for t in work.tables if t.skipped is not None}
+            head = self._door.manifest.head(self._branch)
+            held = self._door.tickets.holder(head.incarnation, head.epoch + 1)
+            if drifted <= seen or (held is None and head.epoch == view.head.epoch):
+                return view, work
+            seen = drifted
+            self._door.wait(self._branch, head.incarnation, head.epoch + 1, time.monotonic() + write_timeout_s())
 
     def _planned_view(self, given: OptimizePlan) -> View:
         """The state that a plan was made for, as long as it exists and the branch is still of its kind."""

@@ -1,10 +1,12 @@
 """The tasks of optimize, as they run on workers: rewrite fragments, train centroids, build segments.
 
-A failure is a value: `{"failed": …}`. One table, or one index, that can't be worked on must not stop the others.
+A failure is a value: `{"failed": …}`, with `by_store` if files could not be read or written. One table, or one index,
+that can't be worked on must not stop the others.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 TRIES_MOST = 3
+_STORE = re.compile(r"LanceError\(IO\)|not found|no such file|os error|object at location|input/output", re.IGNORECASE)
+"""What Lance says when a file can't be had, in contrast to rows that it can't build an index from."""
 
 
 def place(location: Location, pin: Pin, version: int) -> dict[str, Any]:
@@ -111,7 +115,7 @@ def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[s
             return work(task)
         except StorageError as error:
             if turn == TRIES_MOST:
-                return {"failed": str(error)}
+                return {"failed": str(error), "by_store": bool(_STORE.search(str(error)))}
             time.sleep(0.2 * turn)
         except (OmnigraphError, lancefs.TableMissing, ValueError) as error:
             return {"failed": str(error)}
