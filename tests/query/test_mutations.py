@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
+from tests.query.conftest import DOCS
 
 RULES = """
 node Item {
@@ -429,6 +432,20 @@ def test_a_pattern_does_not_follow_a_pending_edge_to_a_node_that_is_not_there_ye
     assert done.inserted["edge:WorksWith"] == 1
 
 
+def test_a_pattern_searches_pending_texts(graph: og.Graph) -> None:
+    done = run(
+        graph,
+        """insert Person { slug: "zoe", name: "Zoe", bio: "a zebra runs" }
+        update Person set { bio: "a zebra sleeps" } where slug = "bob"
+        delete Person where slug = "dan"
+        insert WorksWith { from: "ada", to: $p } from match {
+            $p: Person
+            search($p.bio, "zebra") or search($p.bio, "3")
+        } returning { to }""",
+    )
+    assert sorted(r["to"] for r in done) == ["bob", "zoe"]
+
+
 def test_equal_rows_of_one_key_are_written_once_and_different_ones_refused(graph: og.Graph) -> None:
     text = "insert Company { slug: $p.status, name: %s } from match { $p: Person  $p.status is not null }"
     done = run(graph, text % '"Moods"')
@@ -585,6 +602,17 @@ def test_a_query_is_checked_again_when_the_schema_has_changed(graph: og.Graph) -
     assert graph.mutate("query q() { update Person set { extra: 1 } where true }").affected == 6
 
 
+def test_the_example_of_the_docs_does_what_it_says(graph: og.Graph, tmp_path: Path) -> None:
+    text = (DOCS / "query.md").read_text()
+    file = tmp_path / "people.gq"
+    file.write_text("\n".join(re.findall(r"```gq\n(.*?)```", text, re.S)))
+    done = graph.mutate(file, "hire", {"person": "ada", "company": "acme"}, actor="anna")
+    assert f'{{"edge:WorksAt": 1}}, {json.dumps(done.to_pylist())}' in text
+    assert done.inserted == {"edge:WorksAt": 1}
+    last = {"slugs": [], "before": "2020-01-01"}
+    assert graph.mutate(str(file), "forget", last, if_commit=done.graph_commit_id).commit is None
+
+
 # ---- many writers ----------------------------------------------------------------------------------------------------
 
 COUNTER = "query count($s: String) { update Person set { score: score + 1 } where slug = $s and active = true }"
@@ -632,3 +660,22 @@ def test_a_condition_holds_on_the_state_that_is_changed(graph: og.Graph) -> None
     )
     assert done.to_pylist() == [{"slug": s, "score": n} for s, n in (("ada", 41), ("dan", 4), ("eve", 5))]
     assert turns.count("prepare") >= 2
+
+
+def test_what_a_pattern_does_not_find_is_still_not_there_when_it_is_written(graph: og.Graph) -> None:
+    """Two writers insert an edge unless there is one: the slower one finds that of the quicker one and does nothing."""
+    text = """query q() { insert WorksWith { from: $a, to: $b } from match {
+        $a: Person { slug: "ada" }
+        $b: Person { slug: "flo" }
+        not { $a worksWith $b }
+    } }"""
+    other = og.open(graph.uri)
+    met: list[str] = []
+
+    def interfere(point: str) -> None:
+        if point == "ticket" and not met:
+            met.append(other.mutate(text).graph_commit_id)
+
+    late = og.open(graph.uri, observer=interfere).mutate(text)
+    assert (late.commit, late.graph_commit_id) == (None, met[0])
+    assert graph.edges("WorksWith", where={"src": "ada"}).num_rows == 1

@@ -1,4 +1,4 @@
-"""Queries, in this process: patterns, traversals, search, aggregates, on one pinned state of a graph.
+"""Queries, in this process: patterns, traversals, search, aggregates, on one pinned state; and statements that write.
 
     result = run_query(snapshot, checked, {"slug": "ada"})
 
@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from omnigraph.query.engine import Engine
     from omnigraph.query.limits import Options
+    from omnigraph.query.mutate import run_mutation
+    from omnigraph.query.mutate_result import MutationResult
     from omnigraph.query.result import Result
     from omnigraph.query.run import bound_rows, run_query
 
 _HOME = {
     "Engine": "engine",
+    "MutationResult": "mutate_result",
     "Options": "limits",
     "Result": "result",
     "bound_rows": "run",
+    "run_mutation": "mutate",
     "run_query": "run",
 }
-__all__ = ["Engine", "Options", "Result", "bound_rows", "run_query"]
+__all__ = ["Engine", "MutationResult", "Options", "Result", "bound_rows", "run_mutation", "run_query"]
 
 
 def __getattr__(name: str) -> Any:
