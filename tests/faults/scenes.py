@@ -182,6 +182,18 @@ def several_in_one(graph: Any) -> None:
         tx.delete({"Note": ["first"]})
 
 
+def several_by_query(graph: Any) -> None:
+    graph.mutate(
+        """query several() {
+            insert Person { name: "dora", age: 49 }
+            merge Company { name: "acme" } set { city: "Chur" }
+            delete Note where title = "first"
+            update Person set { age: age + 1 } where name = "dora"
+            insert WorksAt { from: $p, to: "acme" } from match { $p: Person { name: "dora" } }
+        }"""
+    )
+
+
 def load(mode: str, lines: list[dict[str, Any]]) -> Callable[[Any], object]:
     raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     return lambda graph: graph.load([raw], mode=mode)
@@ -281,6 +293,11 @@ def after_transaction(state: State) -> None:
     add_person(state, "dora", 50)
     put(state, "Company", "acme", {"name": "acme", "city": "Chur"})
     drop(state, "Note", lambda row: row["id"] != "first")
+
+
+def after_mutation(state: State) -> None:
+    after_transaction(state)
+    add_edge(state, "WorksAt", "dora", "acme")
 
 
 def after_load_merge(state: State) -> None:

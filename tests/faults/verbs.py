@@ -142,6 +142,7 @@ VERBS: tuple[Verb, ...] = (
     person_verb("update", lambda g: g.update("Person", {"age": 44}, ids=["ben"]), "ben", 44),
     graph_verb("delete_cascade", lambda g: g.delete({"Person": ["anna"]}), scenes.without_anna),
     graph_verb("transaction", scenes.several_in_one, scenes.after_transaction),
+    graph_verb("mutate", scenes.several_by_query, scenes.after_mutation),
     graph_verb("load_merge", scenes.load("merge", scenes.MERGED), scenes.after_load_merge),
     graph_verb("load_overwrite", scenes.load("overwrite", scenes.NOTES), scenes.after_load_overwrite),
     graph_verb("bulk_append", scenes.bulk("append", scenes.DORA, scenes.DORA_WORKS), scenes.after_bulk_append),
