@@ -2,7 +2,8 @@
 
 `offsets[i]` to `offsets[i + 1]` are the slots of node i; `nodes[slot]` is the node at the other end and `edges[slot]`
 the edge between them. Slots of a node are ordered by the node at the other end, so parallel edges lie side by side.
-Nodes are numbered by row id where these are dense, otherwise by their place among the row ids of the version.
+Nodes are numbered by row id where these are dense, otherwise by their place among the row ids of the version. A new
+version takes over the arrays of the one before it with what has changed (`renew`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from omnigraph.query.cache import Cache
-from omnigraph.query.frame import bounds_of, ranges
+from omnigraph.query.frame import bounds_of, ranges, unique
 from omnigraph.query.tables import Numbering, StoredTable
 
 DENSE = 4
@@ -58,6 +59,21 @@ class Half:
     def degrees(self, numbers: np.ndarray) -> np.ndarray:
         return np.asarray(self.offsets[numbers + 1] - self.offsets[numbers])
 
+    def neighbours(self, numbers: np.ndarray, size: int) -> np.ndarray:
+        """All nodes at the other ends, each once and in order; `size` is how many nodes there are."""
+        starts = self.offsets[numbers]
+        lengths = self.offsets[numbers + 1] - starts
+        total = int(lengths.sum())
+        if total < 4096:
+            return unique(self.nodes[ranges(starts, lengths)].astype(np.int64))
+        there = np.zeros(size, dtype=bool)
+        if total > 64 * len(numbers):
+            for a, b in zip(starts.tolist(), (starts + lengths).tolist(), strict=True):
+                there[self.nodes[a:b]] = True
+        else:
+            there[self.nodes[ranges(starts, lengths)]] = True
+        return np.flatnonzero(there)
+
     def slots(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(which of the numbers, slot), by number."""
         starts = self.offsets[numbers]
@@ -84,16 +100,36 @@ class Adjacency:
 def adjacency_of(cache: Cache, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency:
     """The adjacency of these versions, from the cache or built."""
 
-    def make() -> tuple[Adjacency, int]:
-        found = _build(edges, sources, targets)
-        return found, found.bytes
-
-    return cache.made((*edges.key, "adjacency", sources.key, targets.key), make)
+    found = known_adjacency(cache, edges, sources, targets)
+    if found is None:
+        found = _made(cache, edges, sources, targets)
+        cache.put((*edges.key, "adjacency", sources.key, targets.key), found, found.bytes)
+    return found
 
 
 def known_adjacency(cache: Cache, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency | None:
     found = cache.get((*edges.key, "adjacency", sources.key, targets.key))
     return found if isinstance(found, Adjacency) else None
+
+
+def _made(cache: Cache, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency:
+    """From the arrays of an older version if there are any, otherwise from the tables."""
+    from omnigraph.query.renew import Base, renewed
+
+    # Only one path is the same table: a fork hands out the same row ids for other rows.
+    key = ("newest adjacency", edges.key[0], sources.key[0], targets.key[0])
+    base = cache.get(key)
+    found = renewed(base, edges, sources, targets) if isinstance(base, Base) else None
+    if found is None:
+        found = _build(edges, sources, targets)
+        edges.watch.use("arrays built")
+    else:
+        edges.watch.use("arrays renewed")
+    if not isinstance(base, Base) or base.edges <= edges.key[1]:
+        # Counted once more, so that nothing old stays beyond the budget.
+        made = Base(edges.key[1], sources.key[1], targets.key[1], found)
+        cache.put(key, made, found.bytes)
+    return found
 
 
 def _build(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency:

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import QueryValueError
-from omnigraph.language.query.terms import Aggregate, Expression, Object
+from omnigraph.language.query.terms import Aggregate, Expression, Object, Property
 from omnigraph.query.evaluate import Rows, with_nulls
-from omnigraph.query.frame import bounds_of, groups_of
+from omnigraph.query.frame import Frame, bounds_of, factorize, groups_of
 from omnigraph.query.order import ranked
 from omnigraph.query.values import type_of
 
 _SAFE_SUM = 1 << 62
+DISTINCT_ROWS = 4096
 
 
 class Groups:
@@ -118,6 +119,12 @@ def key_numbers(rows: Rows, e: Expression) -> np.ndarray:
     """Numbers that are equal where the values are; null has its own."""
     if isinstance(e, Object) and e not in rows.known:
         return rows.frame.columns[e.variable.slot]
+    if isinstance(e, Property) and rows.rows > DISTINCT_ROWS and (e.variable.slot, e.name) not in rows.columns:
+        # Values of the different entities are fewer than values of rows.
+        codes, numbers = factorize(rows.frame.columns[e.variable.slot])
+        if len(codes) * 4 < rows.rows:
+            part = Rows(rows.evaluator, Frame(len(codes), {e.variable.slot: codes}))
+            return np.asarray(ranked(part.column(e))[numbers])
     return ranked(rows.column(e))
 
 

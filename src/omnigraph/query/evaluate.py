@@ -90,7 +90,7 @@ class Rows:
     frame: Frame
     known: dict[Expression, Values] = field(default_factory=dict)
     outputs: Sequence[pa.Array] = ()
-    _columns: dict[tuple[int, str], pa.Array] = field(default_factory=dict)
+    columns: dict[tuple[int, str], pa.Array] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -108,7 +108,7 @@ class Rows:
             if e in self.known:
                 continue
             for term in walk(e):
-                if isinstance(term, Property) and (term.variable.slot, term.name) not in self._columns:
+                if isinstance(term, Property) and (term.variable.slot, term.name) not in self.columns:
                     wanted.setdefault(term.variable.slot, {})[term.name] = term
         for slot, names in wanted.items():
             codes = self.frame.columns.get(slot)
@@ -117,15 +117,15 @@ class Rows:
                 continue
             types = {n: type_of(p.type) for n, p in usable.items()}
             found = self.evaluator.source.values(list(usable), codes, types)
-            self._columns.update({(slot, n): c for n, c in found.items()})
+            self.columns.update({(slot, n): c for n, c in found.items()})
 
     def _property(self, e: Property) -> Values:
         key = (e.variable.slot, e.name)
-        if key not in self._columns:
+        if key not in self.columns:
             codes = self.frame.columns[e.variable.slot]
             types = {e.name: type_of(e.type)}
-            self._columns[key] = self.evaluator.source.values([e.name], codes, types)[e.name]
-        return self._columns[key]
+            self.columns[key] = self.evaluator.source.values([e.name], codes, types)[e.name]
+        return self.columns[key]
 
     def entity(self, slot: int) -> pa.Array:
         codes = self.frame.columns[slot]

@@ -126,31 +126,92 @@ def unique(values: np.ndarray) -> np.ndarray:
 
 def factorize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(the different values in order, for each value which of them it is)."""
-    if len(values) == 0:
+    count = len(values)
+    if count == 0:
         return values, np.empty(0, dtype=np.int64)
-    if len(values) == 1 or bool((values[1:] > values[:-1]).all()):
-        return values, np.arange(len(values))
+    steps = values[1:] > values[:-1]
+    if steps.all():
+        return values, np.arange(count)
+    low, high = int(values.min()), int(values.max())
+    if high - low <= 4 * count + 1024:
+        there = np.zeros(high - low + 1, dtype=bool)
+        places = values - low
+        there[places] = True
+        found = np.flatnonzero(there)
+        numbers = np.empty(len(there), dtype=np.int64)
+        numbers[found] = np.arange(len(found))
+        return found + low, numbers[places]
     order = np.argsort(values, kind="stable")
     ordered = values[order]
-    is_new = np.empty(len(ordered), dtype=bool)
-    is_new[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
-    numbers = np.empty(len(values), dtype=np.int64)
-    numbers[order] = np.cumsum(is_new) - 1
-    return ordered[is_new], numbers
+    is_new = _first_of_equals(ordered)
+    all_numbers = np.empty(count, dtype=np.int64)
+    all_numbers[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], all_numbers
+
+
+def _first_of_equals(ordered: np.ndarray) -> np.ndarray:
+    found = np.empty(len(ordered), dtype=bool)
+    found[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=found[1:])
+    return found
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Several columns of whole numbers as one that has the same order; None where 63 bits are not enough."""
+
+    lows: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @staticmethod
+    def of(columns: Sequence[np.ndarray]) -> Packing | None:
+        lows = [int(c.min()) if len(c) else 0 for c in columns]
+        sizes = [(int(c.max()) if len(c) else 0) - low + 1 for c, low in zip(columns, lows, strict=True)]
+        total = 1
+        for size in sizes:
+            total *= size
+        return Packing(tuple(lows), tuple(sizes)) if total < 1 << 62 else None
+
+    def pack(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        found = columns[0] - self.lows[0]
+        for column, low, size in zip(columns[1:], self.lows[1:], self.sizes[1:], strict=True):
+            found *= size
+            found += column
+            found -= low
+        return found
+
+    def unpack(self, packed: np.ndarray) -> list[np.ndarray]:
+        found = []
+        for low, size in zip(self.lows[:0:-1], self.sizes[:0:-1], strict=True):
+            rest = packed // size
+            found.append(packed - rest * size + low)
+            packed = rest
+        return [packed + self.lows[0], *found[::-1]]
+
+
+def distinct_rows(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Each row once, in order."""
+    packing = Packing.of(columns)
+    if packing is not None:
+        return packing.unpack(unique(packing.pack(columns)))
+    first, _ = groups_of(columns, len(columns[0]))
+    return [c[first] for c in columns]
 
 
 def groups_of(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that are equal in all columns: (a row of each group, for each row the number of its group)."""
+    """Rows that are equal in all columns: (the first row of each group, for each row the number of its group)."""
     if not columns or rows == 0:
         return np.zeros(min(rows, 1), dtype=np.int64), np.zeros(rows, dtype=np.int64)
-    numbers = factorize(columns[0])[1]
-    for column in columns[1:]:
-        values, more = factorize(column)
-        size = len(values)
-        if int(numbers.max()) + 1 > (1 << 62) // max(1, size):
-            numbers = factorize(numbers)[1]
-        numbers = numbers * size + more
+    packing = Packing.of(columns)
+    if packing is None:
+        columns = [factorize(c)[1] for c in columns]
+        packing = Packing.of(columns)
+    if packing is not None:
+        numbers = packing.pack(columns)
+    else:
+        numbers = columns[0]
+        for column in columns[1:]:
+            numbers = factorize(numbers)[1] * (int(column.max()) + 1) + column
     found, numbers = factorize(numbers)
     first = np.empty(len(found), dtype=np.int64)
     # Backwards, so that the first row of a group is written last.
@@ -160,12 +221,16 @@ def groups_of(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.
 
 def pairs_joined(left: np.ndarray, right: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """All (i, j) with left[i] == right[j]: numbers below `size`. Ordered by i."""
-    order = np.argsort(right, kind="stable")
+    is_sorted = bool((right[1:] >= right[:-1]).all())
+    if is_sorted and len(left) == size and bool((left[1:] > left[:-1]).all()):
+        # Every number once and in order: the finds are in the order of the rows already.
+        return right, np.arange(len(right))
     counts = np.bincount(right, minlength=size)
     starts = bounds_of(counts)
     lengths = counts[left]
     index = np.repeat(np.arange(len(left)), lengths)
-    return index, order[ranges(starts[left], lengths)]
+    hits = ranges(starts[left], lengths)
+    return index, hits if is_sorted else np.argsort(right, kind="stable")[hits]
 
 
 def member(values: np.ndarray, among: np.ndarray) -> np.ndarray:

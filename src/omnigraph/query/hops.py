@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import UsageError
 from omnigraph.language.query.model import Step
 from omnigraph.query.adjacency import Adjacency, Half, Index, adjacency_of, known_adjacency
-from omnigraph.query.frame import factorize, ordinals, pack, rowids
+from omnigraph.query.frame import Packing, ordinals, pack, rowids, unique
 from omnigraph.query.source import Source
-from omnigraph.query.tables import StoredTable, flat
+from omnigraph.query.tables import flat
 
 STEPPED_MOST = 3000
 """So many nodes of a version are looked up in the index before its arrays are made."""
@@ -39,6 +38,8 @@ class Found:
     near: np.ndarray
     far: np.ndarray
     edge: np.ndarray | None
+    is_once: bool = False
+    """No pair is there twice, and they are ordered by `near`."""
 
     @staticmethod
     def joined(parts: Sequence[Found], *, edges: bool) -> Found:
@@ -107,7 +108,7 @@ class Hops:
             if len(near) == 0:
                 continue
             found = self._step(step, near)
-            parts.append(found if at is None else Found(at[found.near], found.far, found.edge))
+            parts.append(found if at is None else Found(at[found.near], found.far, found.edge, found.is_once))
         return Found.joined(parts, edges=self.edges)
 
     def _step(self, step: Step, codes: np.ndarray) -> Found:
@@ -139,7 +140,39 @@ class Hops:
         at, slots = half.slots(numbers)
         nodes = pack(self.source.ordinal(step.ends), far.rowids(half.nodes[slots].astype(np.int64)))
         edge = pack(self.source.ordinal(step.edge), half.edges[slots]) if self.edges else None
-        return Found(at, nodes, edge)
+        return Found(at, nodes, edge, half.is_simple)
+
+    def some(self, codes: np.ndarray) -> np.ndarray:
+        """Which of these nodes have an edge at all."""
+        kinds = ordinals(codes)
+        found = np.zeros(len(codes), dtype=bool)
+        for step in self.steps:
+            at = np.flatnonzero((kinds == self.source.ordinal(step.starts)) & ~found)
+            arrays = self.arrays(step, len(at)) if len(at) else None
+            if arrays is not None:
+                self.source.watch.use(f"adjacency of {step.edge.name}")
+            for direction in ("out", "in"):
+                if len(at) == 0 or step.direction not in (direction, "both"):
+                    continue
+                if arrays is not None:
+                    half, near, _ = _halves(arrays, direction)
+                    found[at] |= half.degrees(near.numbers(rowids(codes[at]))) > 0
+                else:
+                    found[at[self._by_index(step, direction, codes[at]).near]] = True
+        return found
+
+    def ends(self, codes: np.ndarray) -> np.ndarray:
+        """The nodes that one hop from any of these leads to, each once and in order."""
+        if len(self.steps) == 1 and self.steps[0].direction != "both" and len(codes):
+            step = self.steps[0]
+            arrays = self.arrays(step, len(codes))
+            near_codes = codes[ordinals(codes) == self.source.ordinal(step.starts)]
+            if arrays is not None:
+                self.source.watch.use(f"adjacency of {step.edge.name}")
+                half, near, far = _halves(arrays, step.direction)
+                numbers = half.neighbours(near.numbers(rowids(near_codes)), far.size)
+                return pack(self.source.ordinal(step.ends), far.rowids(numbers))
+        return unique(self.hop(codes).far)
 
     # ---- index
 
@@ -187,24 +220,17 @@ def forced(option: str | None) -> str | None:
     return found
 
 
-def stored_of(source: Source, step: Step) -> StoredTable | None:
-    return source.table(step.edge).stored
-
-
 def pairs_once(found: Found) -> Found:
-    """Each pair once, ordered by its place and its node."""
-    if len(found.near) < 2:
-        return Found(found.near, found.far, None)
+    """Each pair once, ordered by its place."""
+    if len(found.near) < 2 or found.is_once:
+        return Found(found.near, found.far, None, True)
+    packing = Packing.of([found.near, found.far])
+    if packing is not None:
+        near, far = packing.unpack(unique(packing.pack([found.near, found.far])))
+        return Found(near, far, None, True)
     order = np.lexsort((found.far, found.near))
     near, far = found.near[order], found.far[order]
     keep = np.empty(len(near), dtype=bool)
     keep[0] = True
     keep[1:] = (near[1:] != near[:-1]) | (far[1:] != far[:-1])
-    return Found(near[keep], far[keep], None)
-
-
-def places_of(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return factorize(codes)
-
-
-IDS = pa.string()
+    return Found(near[keep], far[keep], None, True)

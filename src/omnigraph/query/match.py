@@ -28,6 +28,7 @@ from omnigraph.query.frame import (
     ORIGIN,
     UNIT,
     Frame,
+    distinct_rows,
     factorize,
     groups_of,
     member,
@@ -39,7 +40,7 @@ from omnigraph.query.frame import (
 from omnigraph.query.hops import Hops, reversed_step
 from omnigraph.query.pushdown import Pusher, selectivity
 from omnigraph.query.source import Source
-from omnigraph.query.tables import TAKE_SHARE
+from omnigraph.query.tables import TAKE_SHARE, Table
 from omnigraph.query.traverse import expand
 
 SCAN_COLUMNS_ROWS = 2000
@@ -81,7 +82,7 @@ class Matcher:
                 waiting.remove(blocks[0])
                 frame = self._absent(blocks[0], frame)
                 continue
-            frame = self._next(waiting, frame)
+            frame = self._next(waiting, frame, wanted)
             frame = self._dropped(frame, waiting, wanted)
         return frame if frame.rows else self._nothing(pattern, seed)
 
@@ -145,7 +146,7 @@ class Matcher:
 
     # ---- 2 choose
 
-    def _next(self, waiting: list[Clause], frame: Frame) -> Frame:
+    def _next(self, waiting: list[Clause], frame: Frame, wanted: Wanted) -> Frame:
         options: list[tuple[float, int, Clause]] = []
         for i, clause in enumerate(waiting):
             if isinstance(clause, Scan) and clause.variable.slot in frame.columns:
@@ -165,7 +166,7 @@ class Matcher:
         if isinstance(chosen, Scan):
             return self._scan(chosen, waiting, frame, guess)
         assert isinstance(chosen, Expand)
-        return self._expand(chosen, waiting, frame, guess)
+        return self._expand(chosen, waiting, frame, guess, wanted)
 
     def _guess(self, variable: Variable, waiting: Sequence[Clause]) -> float:
         rows = float(sum(self.source.table(e).rows for e in variable.types))
@@ -212,10 +213,13 @@ class Matcher:
             for entity in variable.types:
                 table = self.source.table(entity)
                 sql, rest = None, [c.condition for c in own]
-                if table.stored is not None:
-                    sql, rest = self._pushed(variable, rest)
-                columns = self._scan_columns(variable, table, guess) if sql is not None else ()
-                found.append(pack(table.ordinal, table.scan(sql, columns)))
+                hits = self._looked_up(variable, table, rest)
+                if hits is None:
+                    if table.stored is not None:
+                        sql, rest = self._pushed(variable, rest)
+                    columns = self._scan_columns(variable, table, guess) if sql is not None else ()
+                    hits = table.scan(sql, columns)
+                found.append(pack(table.ordinal, hits))
                 kept = [c for c in own if c.condition in rest]
                 # A condition may go only if the tables of all types have answered it.
                 taken = [c for c in own if c not in kept] if taken is None else [c for c in taken if c not in kept]
@@ -229,6 +233,18 @@ class Matcher:
             step.rows = frame.rows
         return frame
 
+    def _looked_up(self, variable: Variable, table: Table, conditions: list[Expression]) -> np.ndarray | None:
+        """Rows that a condition names by their ids, if these are in memory; that condition is taken out."""
+        if table.stored is None:
+            return None
+        for condition in conditions:
+            ids = Pusher(variable, self.evaluator.params, self.evaluator.now).ids(condition, table.type)
+            hits = None if ids is None else table.stored.lookup(ids)
+            if hits is not None:
+                conditions.remove(condition)
+                return hits
+        return None
+
     def _scan_columns(self, variable: Variable, table: Any, guess: float) -> Sequence[str]:
         if guess > SCAN_COLUMNS_ROWS:
             return ()
@@ -236,13 +252,14 @@ class Matcher:
         known |= table.type.by_name.keys()
         return sorted(self.columns.get(variable.slot, set()) & known)
 
-    def _expand(self, clause: Expand, waiting: Sequence[Clause], frame: Frame, guess: float) -> Frame:
+    def _expand(self, clause: Expand, waiting: Sequence[Clause], frame: Frame, guess: float, wanted: Wanted) -> Frame:
         where = None
         if clause.edge is not None and len(clause.steps) == 1 and not self.source.is_held(clause.steps[0].edge):
             own = [c.condition for c in waiting if isinstance(c, Where) and set(variables_of(c)) == {clause.edge}]
             where = self._pushed(clause.edge, own)[0]
         with self.watch.step("expand", clause, guess) as step:
-            frame = expand(self.source, clause, frame, edge_where=where)
+            live = _live(waiting, wanted)
+            frame = expand(self.source, clause, frame, edge_where=where, live=live, distinct=wanted.distinct)
             for variable in (clause.source, clause.target):
                 frame = self._typed(variable, frame)
             step.rows = frame.rows
@@ -262,9 +279,7 @@ class Matcher:
     # ---- 3 drop
 
     def _dropped(self, frame: Frame, waiting: Sequence[Clause], wanted: Wanted) -> Frame:
-        needed = wanted.slots | {ORIGIN}
-        for clause in waiting:
-            needed |= _slots(clause)
+        needed = _live(waiting, wanted)
         live = [s for s in frame.columns if s in needed]
         if len(live) == len(frame.columns):
             return frame
@@ -276,7 +291,8 @@ class Matcher:
         if len(live) == 1:
             once = factorize(frame.columns[live[0]])[0]
             return Frame(len(once), {live[0]: once}, frame.paths)
-        return frame.take(groups_of([frame.columns[s] for s in live], frame.rows)[0])
+        once_each = distinct_rows([frame.columns[s] for s in live])
+        return Frame(len(once_each[0]), dict(zip(live, once_each, strict=True)), frame.paths)
 
     # ---- 4 blocks
 
@@ -320,6 +336,15 @@ class Matcher:
                 frame = frame.add(slot, np.concatenate([codes, nulls])[hits], inner.paths.get(slot))
             step.rows = frame.rows
         return frame
+
+
+def _live(waiting: Sequence[Clause], wanted: Wanted) -> set[int]:
+    """The variables that what is still to be done uses."""
+    found = set(wanted.slots) | {ORIGIN}
+    for clause in waiting:
+        if not isinstance(clause, Scan):
+            found |= _slots(clause)
+    return found
 
 
 def _slots(clause: Clause) -> set[int]:

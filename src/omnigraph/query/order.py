@@ -21,11 +21,13 @@ def ordered(rows: int, keys: Iterator[KeyOf], *, first: int | None) -> np.ndarra
     places = np.arange(rows, dtype=np.int64)
     ranks = np.zeros(rows, dtype=np.int64)
     for key in keys:
+        if len(places) < 2:
+            break
         if first is not None and first < len(places):
             places, ranks = _cut(places, ranks, first)
         more = key(places)
         ranks = _joined(ranks, more)
-        if len(places) < 2 or _all_differ(ranks):
+        if len(ranks) == 0 or _all_differ(ranks):
             break
     order = np.argsort(ranks, kind="stable")
     found = places[order]

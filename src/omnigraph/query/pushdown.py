@@ -26,6 +26,7 @@ from omnigraph.language.query.terms import (
     Variable,
 )
 from omnigraph.language.query.values import exact
+from omnigraph.language.schema.model import EntityType
 from omnigraph.query.compare import FLIPPED
 from omnigraph.storage.filters import literal
 from omnigraph.storage.manifest import quote
@@ -64,6 +65,22 @@ class Pusher:
         if isinstance(e, Property) and self._is_column(e) and e.type.kind == "Bool":
             return name_of(e.name)
         return None
+
+    def ids(self, e: Expression, t: EntityType) -> Sequence[str] | None:
+        """The ids that a condition asks for, if that is what it does: by `id`, or by a key that is one text."""
+        if isinstance(e, Compare) and e.operator == "=":
+            column, other = (e.left, e.right) if isinstance(e.left, Property) else (e.right, e.left)
+            known, value = self._value(other)
+            found: Sequence[Any] | None = [value] if known else None
+        elif isinstance(e, In):
+            column, found = e.needle, self._items(e.items)
+        else:
+            return None
+        if found is None or not self._is_column(column) or not all(isinstance(v, str) for v in found):
+            return None
+        assert isinstance(column, Property)
+        is_key = t.key_properties == (column.name,) and column.type.kind == "String"
+        return found if is_key or column.name == "id" else None
 
     def _is_column(self, e: Expression, *, any_kind: bool = False) -> bool:
         if not isinstance(e, Property) or e.variable.slot != self.variable.slot or e.name.startswith("@"):

@@ -212,7 +212,7 @@ class _Reading:
         aggregates = list(dict.fromkeys(t for t in walk(tuple(used)) if isinstance(t, Aggregate)))
         with self.watch.step("aggregate", [*keys, *aggregates]) as step:
             rows = self.evaluator.over(frame)
-            rows.fetch([*keys, *(a.operand for a in aggregates if a.operand is not None)])
+            rows.fetch([a.operand for a in aggregates if a.operand is not None])
             groups = Groups(rows, keys)
             order = None
             if any(a.name == "collect" and not a.distinct for a in aggregates):

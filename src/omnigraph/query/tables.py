@@ -37,6 +37,9 @@ TAKE_SHARE = 0.04
 TAKE_LEAST = 64
 IDS_PER_FILTER = 1000
 BATCH_ROWS = 65_536
+LOOKUPS_LEAST = 64
+"""After so many look-ups in one version its ids are kept in memory."""
+ID_BYTES = 160
 
 
 class Table(Protocol):
@@ -268,6 +271,24 @@ class StoredTable:
         at = pc.index_in(ids, value_set=flat(rows["id"])).fill_null(-1)
         numbers = np.append(np.asarray(flat(rows["_rowid"])).astype(np.int64), -1)
         return np.asarray(numbers[np.asarray(at)])
+
+    def lookup(self, ids: Sequence[str]) -> np.ndarray | None:
+        """The rows with these ids, in order, from memory; None if the ids of this version are not there yet.
+
+        They come there once rows of this version have been looked up often enough to be worth it.
+        """
+        known: Any = self.cache.get((*self.key, "ids"))
+        if known is None:
+            before: Any = self.cache.get((*self.key, "looked up"))
+            count = len(ids) + (before or 0)
+            self.cache.put((*self.key, "looked up"), count, 64)
+            if count < LOOKUPS_LEAST and not self.has_columns(["id"]):
+                return None
+            known = dict(zip(self.column("id").to_pylist(), self.numbering().rowids.tolist(), strict=True))
+            self.cache.put((*self.key, "ids"), known, self.rows * ID_BYTES)
+        self.watch.use("ids in memory")
+        found = {known[i] for i in ids if i in known}
+        return np.array(sorted(found), dtype=np.int64)
 
     def at_ends(self, end: str, ids: pa.Array, where: str | None = None) -> pa.Table:
         shape = self._shape(["src", "dst"])

@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Set
 from dataclasses import dataclass
 
 import numpy as np
 
 from omnigraph.language.query.model import Expand
-from omnigraph.query.frame import NULL, Frame, Paths, factorize, member, pairs_joined
+from omnigraph.query.frame import NULL, Frame, Packing, Paths, factorize, member, pairs_joined
 from omnigraph.query.hops import Found, Hops, pairs_once, reversed_step
 from omnigraph.query.paths import all_paths, shortest_paths
 from omnigraph.query.source import Source
@@ -29,7 +29,16 @@ class Walked:
     paths: Paths | None = None
 
 
-def expand(source: Source, clause: Expand, frame: Frame, *, edge_where: str | None = None) -> Frame:
+def expand(
+    source: Source,
+    clause: Expand,
+    frame: Frame,
+    *,
+    edge_where: str | None = None,
+    live: Set[int] | None = None,
+    distinct: bool = False,
+) -> Frame:
+    """`live`: the variables that are used later. `distinct`: equal rows count as one."""
     ends = (clause.source.slot, clause.target.slot)
     bound = [s for s in ends if s in frame.columns]
     assert bound, "a traversal starts at a bound variable"
@@ -40,6 +49,10 @@ def expand(source: Source, clause: Expand, frame: Frame, *, edge_where: str | No
         counts = [len(factorize(frame.columns[s])[0]) for s in ends]
         backwards = counts[1] * 4 < counts[0]
     near_slot, far_slot = (ends[1], ends[0]) if backwards else ends
+    if distinct and not both and live is not None and clause.path is None:
+        short = _shortened(source, clause, frame, near_slot, far_slot, live, backwards=backwards)
+        if short is not None:
+            return short
     starts, of_row = factorize(frame.columns[near_slot])
     goals = factorize(frame.columns[far_slot])[0] if both else None
     walked = _walk(source, clause, starts, backwards=backwards, goals=goals, edge_where=edge_where)
@@ -48,6 +61,8 @@ def expand(source: Source, clause: Expand, frame: Frame, *, edge_where: str | No
     else:
         rows, hits = pairs_joined(of_row, walked.near, len(starts))
     source.watch.memory(len(rows) * 8 * (len(frame.columns) + 2))
+    if live is not None:
+        frame = frame.only([s for s in frame.columns if s in live or s in ends])
     found = frame.take(rows)
     if not both:
         found = found.add(far_slot, walked.far[hits])
@@ -57,6 +72,42 @@ def expand(source: Source, clause: Expand, frame: Frame, *, edge_where: str | No
     if clause.path is not None:
         found = found.add(clause.path.slot, hits.astype(np.int64), walked.paths)
     return found
+
+
+def _shortened(
+    source: Source,
+    clause: Expand,
+    frame: Frame,
+    near_slot: int,
+    far_slot: int,
+    live: Set[int],
+    *,
+    backwards: bool,
+) -> Frame | None:
+    """Where not every pair has to be made: only whether there is one counts, or only which nodes are reached."""
+    if clause.mode not in ("pairs", "edges") or clause.minimum != 1:
+        return None
+    if clause.edge is not None and clause.edge.slot in live:
+        return None
+    steps = tuple(reversed_step(s) for s in clause.steps) if backwards else clause.steps
+    target = clause.source if backwards else clause.target
+    typed = {s.ends for s in steps} <= set(target.types)
+    hops = Hops(source, steps, edges=False)
+    none = {} if clause.edge is None else {clause.edge.slot: NULL}
+    if far_slot not in live and typed:
+        starts, of_row = factorize(frame.columns[near_slot])
+        kept = frame.keep(hops.some(starts)[of_row])
+        for slot in (far_slot, *none):
+            kept = kept.add(slot, np.full(kept.rows, NULL, dtype=np.int64))
+        return kept
+    others = [s for s in frame.columns if s in live and s != far_slot]
+    if others or clause.maximum != 1:
+        return None
+    ends = hops.ends(factorize(frame.columns[near_slot])[0])
+    made = Frame(len(ends), {far_slot: ends})
+    for slot in (near_slot, *none):
+        made = made.add(slot, np.full(len(ends), NULL, dtype=np.int64))
+    return made
 
 
 def _joined_pairs(of_row: np.ndarray, far_of_row: np.ndarray, walked: Walked) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +216,7 @@ def _across(hops: Hops, near: np.ndarray, far: np.ndarray) -> tuple[Found, tuple
 
 
 class Seen:
-    """Which (start, node) pairs were reached: sorted arrays of whole numbers, one per hop."""
+    """Which (start, node) pairs were reached, hop by hop."""
 
     def __init__(self, starts: int) -> None:
         self.starts = starts
@@ -178,13 +229,18 @@ class Seen:
     def fresh(self, near: np.ndarray, far: np.ndarray) -> np.ndarray:
         """Which of these pairs, each there once, were not reached before."""
         keep = np.ones(len(near), dtype=bool)
-        for seen_near, seen_far in self._parts:
-            nodes, numbers = factorize(np.concatenate([seen_far, far]))
-            size = max(1, len(nodes))
-            before = np.sort(seen_near * size + numbers[: len(seen_far)])
-            keep &= ~member(near * size + numbers[len(seen_far) :], before)
+        for before in self._parts:
+            if len(near):
+                keep &= ~_pairs_among((near, far), before)
         return keep
 
 
-def slots_of(clauses: Sequence[Expand]) -> list[int]:
-    return [s for c in clauses for s in (c.source.slot, c.target.slot)]
+def _pairs_among(pairs: tuple[np.ndarray, np.ndarray], others: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    both = [np.concatenate(columns) for columns in zip(others, pairs, strict=True)]
+    packing = Packing.of(both)
+    if packing is None:
+        both[1] = factorize(both[1])[1]
+        packing = Packing.of(both)
+        assert packing is not None, "two columns of so many rows fit into 63 bits"
+    keys = packing.pack(both)
+    return member(keys[len(others[0]) :], np.sort(keys[: len(others[0])]))
