@@ -24,14 +24,16 @@ VECTORS_LEAST = 256
 """With fewer vectors a search looks at all of them as quickly; the index is pending."""
 FLAT_MOST = 1_000_000
 """Up to so many vectors are kept as they are (IVF_FLAT); more are kept in eight bits per dimension (IVF_SQ)."""
+LANCE_OWN = "flat"
+"""Lance's own column in an IVF_FLAT index: building one over a column of this name panics."""
 PARTITION_ROWS = 4096
 RETRAIN_GROWTH = 4
 """A vector index is trained again once there are so many times more rows than its partitions were made for."""
 SAMPLES_PER_PARTITION = 256
 
 
-def vector_kind(vectors: int) -> str:
-    return "IVF_FLAT" if vectors <= FLAT_MOST else "IVF_SQ"
+def vector_kind(vectors: int, column: str) -> str:
+    return "IVF_FLAT" if vectors <= FLAT_MOST and column != LANCE_OWN else "IVF_SQ"
 
 
 def partitions(vectors: int) -> int:

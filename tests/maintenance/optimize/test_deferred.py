@@ -27,7 +27,7 @@ node Doc {
   kind: enum(a, b) @index
   tags: [String] @index
   text: String @index
-  flat: Vector(8) @index
+  ivf: Vector(8) @index
   pq: Vector(8)
   hnsw: Vector(8)
 }
@@ -47,7 +47,7 @@ def docs(numbers: list[int]) -> list[dict[str, Any]]:
             "kind": "ab"[n % 2],
             "tags": [f"t{n % 3}"],
             "text": f"word{n % 7} common",
-            "flat": vector,
+            "ivf": vector,
             "pq": vector,
             "hnsw": vector,
         }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pytest
 
 import omnigraph as og
@@ -277,6 +278,21 @@ def test_a_vector_index_without_vectors_is_pending_and_the_others_are_built_in_o
     graph.upsert({"All": _all_rows(0, 300)})
     assert graph.optimize().table("node:All").pending_indexes == ()
     assert disagreements(opened(graph, "All")) == []
+
+
+def test_a_vector_property_named_as_a_column_of_lance_itself_gets_an_index_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from omnigraph.maintenance.optimize import plan
+
+    monkeypatch.setattr(plan, "VECTORS_LEAST", 8)
+    graph = og.init(tmp_path / "g", "node Doc { key: String @key  flat: Vector(2) @index }")
+    graph.insert({"Doc": [{"key": f"d{i}", "flat": [i + 1.0, 2.0]} for i in range(40)]})
+    assert graph.optimize().table("node:Doc").pending_indexes == ()
+    table = opened(graph, "Doc")
+    assert {i.kind for i in built_indices(table) if i.column == "flat"} == {"IVF_SQ"}
+    near = {"column": "flat", "q": np.array([1.0, 2.0], np.float32), "k": 40, "metric": "cosine"}
+    assert sorted(table.to_table(columns=["id"], nearest=near)["id"].to_pylist()) == sorted(f"d{i}" for i in range(40))
 
 
 def test_an_index_declared_after_the_data_is_built(graph: og.Graph) -> None:

@@ -251,7 +251,11 @@ def _matching(want: DeclaredIndex, built: Sequence[BuiltIndex]) -> BuiltIndex | 
 
 def _extended(table: LanceDataset, built: BuiltIndex, of: str, layout: Layout, draft: TablePlan) -> IndexPlan | None:
     whole = "it ends the deferred remap" if draft.drain else None
-    if draft.deferred and "HNSW" in built.kind and any(b.deleted and built.covered & {*b.fragments} for b in draft.bins):
+    if (
+        draft.deferred
+        and "HNSW" in built.kind
+        and any(b.deleted and built.covered & {*b.fragments} for b in draft.bins)
+    ):
         whole = "its graph can't follow a rewrite that leaves rows out"
     found = plan_index(built, layout, property=of, whole=whole, absorb=not draft.deferred)
     if found is None or not built.kind.startswith("IVF"):
@@ -276,7 +280,8 @@ def _missing(table: LanceDataset, want: DeclaredIndex, layout: Layout) -> IndexP
     if vectors < VECTORS_LEAST:
         told = "no vectors yet" if not vectors else f"{vectors} vectors of at least {VECTORS_LEAST}"
         return PendingIndex(want.property, want.kind, told)
-    made = plan_new(layout, property=want.property, column=want.column, name=want.name, kind=vector_kind(vectors))
+    kind = vector_kind(vectors, want.column)
+    made = plan_new(layout, property=want.property, column=want.column, name=want.name, kind=kind)
     return replace(made, options={"vectors": vectors})
 
 
