@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SCALE ?= 1
+MINUTES ?= 10
 
 .PHONY: demo test lint types check torture soak bench clean
 
@@ -25,8 +26,9 @@ check: lint types test    ## what CI runs
 torture: $(READY)         ## every fault at every storage request and file system call (long)
 	$(BIN)/python -m tests.faults.runner --all
 
-soak: $(READY)            ## many processes under random kills, stops and lost answers (long)
-	$(BIN)/python -m tests.contention.soak
+soak: $(READY)            ## many processes under random kills, stops and lost answers; then maintenance beside live writers; MINUTES= each
+	$(BIN)/python -m tests.contention.soak --minutes $(MINUTES)
+	$(BIN)/python -m tests.contention.soak_maintenance --minutes $(MINUTES)
 
 bench: $(READY)           ## every claim of speed, as a ratio measured in one run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench

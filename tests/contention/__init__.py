@@ -7,5 +7,5 @@ keepers     the same for writers with a ledger, readers through indices, and mai
 crowd       starts clients, stops, kills and continues them, keeps the record of all that
 audit       what must be true afterwards
 soak        the long random attack: `python -m tests.contention.soak --minutes 10 --seed 1`
-soak_maintenance   maintenance beside live writers and readers, for as long
+soak_maintenance  maintenance beside live writers and readers, for as long
 """

@@ -231,18 +231,22 @@ def keep_optimizing(
 
 
 @job
-def keep_cleaning(uri: str, *, seconds: float, pause_s: float, keep: int) -> dict[str, Any]:
-    """One cleanup after the other. Whatever a live operation makes it refuse is no failure: it comes again."""
+def keep_cleaning(uri: str, *, seconds: float, pause_s: float, keep: int, orphans_s: float) -> dict[str, Any]:
+    """One cleanup after the other, with limits of minutes where those of the product are days: work that takes seconds
+    is as safe from them as work of hours is from days.
+    """
     import omnigraph
+    from omnigraph.maintenance.cleanup import policy
 
+    policy.ORPHANS_LEAST_S = policy.MANIFEST_LEAST_S = orphans_s
     graph = omnigraph.open(uri)
     told: dict[str, Any] = {"runs": 0, "versions_removed": 0, "bytes_removed": 0, "failed": []}
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        result = graph.cleanup(keep=keep, older_than=0.0, orphans_older_than=5.0, manifest_older_than=5.0, confirm=True)
+        result = graph.cleanup(keep=keep, orphans_older_than=orphans_s, manifest_older_than=orphans_s, confirm=True)
         told["runs"] += 1
-        told["versions_removed"] += sum(t.old_versions_removed for t in result.tables)
-        told["bytes_removed"] += sum(t.bytes_removed for t in result.tables)
+        told["versions_removed"] += result.old_versions_removed
+        told["bytes_removed"] += result.bytes_removed
         told["failed"] += [f"{t.table_key}: {t.error}" for t in result.tables if t.error]
         time.sleep(pause_s)
     return {**told, "failed": told["failed"][:5]}
