@@ -13,6 +13,7 @@ from omnigraph.language.query.model import CheckedQuery
 from omnigraph.language.query.parse import parse_queries
 from omnigraph.language.query.tree import QueryFile
 from omnigraph.language.schema.model import Schema
+from omnigraph.query.analysis import Analysis
 from omnigraph.query.cache import Cache
 from omnigraph.query.limits import Options
 from omnigraph.query.result import Result
@@ -30,6 +31,7 @@ class Engine:
         self.cache = Cache()
         self._lock = threading.Lock()
         self._checked: OrderedDict[Named, CheckedQuery] = OrderedDict()
+        self._analysed: OrderedDict[Named, Analysis] = OrderedDict()
 
     def checked(self, text: str, name: str | None, schema: Schema, schema_id: str, *, file: str) -> CheckedQuery:
         """The named query of the text, or its only one, checked against the schema."""
@@ -58,7 +60,24 @@ class Engine:
     ) -> Result:
         schema_id = snapshot.view.head.schema
         checked = self.checked(text, name, snapshot.schema, schema_id, file=file)
-        return run_query(snapshot, checked, params, options=options, cache=self.cache)
+        return run_query(
+            snapshot,
+            checked,
+            params,
+            options=options,
+            cache=self.cache,
+            analysis=self.analysis((text, name, schema_id), checked),
+        )
+
+    def analysis(self, key: Named, checked: CheckedQuery) -> Analysis:
+        """What is known of a checked query: the same as long as it is kept."""
+        with self._lock:
+            found = self._analysed.get(key)
+            if found is None or found.body is not checked.body:
+                found = self._analysed[key] = Analysis(checked.body)
+                while len(self._analysed) > PLANS_MOST:
+                    self._analysed.popitem(last=False)
+            return found
 
 
 def chosen(file: QueryFile, name: str | None) -> Any:

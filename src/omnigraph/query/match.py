@@ -15,13 +15,13 @@ that says which of them a row belongs to. So their cost grows with their input a
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from omnigraph.language.query.model import Absent, Clause, Expand, Maybe, Pattern, Scan, Where
-from omnigraph.language.query.terms import And, Compare, Expression, Property, Search, Variable, variables_of, walk
+from omnigraph.language.query.terms import And, Compare, Expression, Property, Variable, variables_of, walk
+from omnigraph.query.analysis import Analysis, Wanted
 from omnigraph.query.evaluate import Evaluator
 from omnigraph.query.frame import (
     NULL,
@@ -48,21 +48,12 @@ SCAN_COLUMNS_ROWS = 2000
 DEDUPE_ROWS = 1024
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is done with the rows of a pattern: which variables are used, and whether equal rows count as one."""
-
-    slots: frozenset[int]
-    distinct: bool = False
-
-
 class Matcher:
-    def __init__(self, source: Source, evaluator: Evaluator, columns: dict[int, set[str]]) -> None:
-        """`columns`: of every variable the properties that the query will want to see."""
+    def __init__(self, source: Source, evaluator: Evaluator, analysis: Analysis) -> None:
+        self.analysis = analysis
         self.source = source
         self.watch = source.watch
         self.evaluator = evaluator
-        self.columns = columns
 
     def run(self, pattern: Pattern, wanted: Wanted, seed: Frame = UNIT) -> Frame:
         """The rows of the pattern that go with the seed's."""
@@ -72,11 +63,11 @@ class Matcher:
             if frame.rows == 0:
                 return self._nothing(pattern, seed)
             bound = frame.columns.keys()
-            tests = [c for c in waiting if isinstance(c, Where) and _slots(c) <= bound]
-            blocks = [c for c in waiting if isinstance(c, Absent) and _outer(c.pattern) <= bound]
+            tests = [c for c in waiting if isinstance(c, Where) and self.analysis.used(c).slots <= bound]
+            blocks = [c for c in waiting if isinstance(c, Absent) and self.analysis.used(c).slots <= bound]
             if tests:
                 waiting = [c for c in waiting if c not in tests]
-                frame = self._filter([t.condition for t in tests], frame)
+                frame = self._filter(tests, frame)
                 continue
             if blocks:
                 waiting.remove(blocks[0])
@@ -93,9 +84,9 @@ class Matcher:
 
     # ---- 1 filter
 
-    def _filter(self, conditions: Sequence[Expression], frame: Frame) -> Frame:
-        plain = [c for c in conditions if not _searches(c)]
-        for part in (plain, [c for c in conditions if _searches(c)]):
+    def _filter(self, tests: Sequence[Where], frame: Frame) -> Frame:
+        for searches in (False, True):
+            part = [t.condition for t in tests if self.analysis.used(t).searches == searches]
             if not part or frame.rows == 0:
                 continue
             with self.watch.step("filter", part) as step:
@@ -171,7 +162,7 @@ class Matcher:
     def _guess(self, variable: Variable, waiting: Sequence[Clause]) -> float:
         rows = float(sum(self.source.table(e).rows for e in variable.types))
         for clause in waiting:
-            if isinstance(clause, Where) and set(variables_of(clause)) == {variable}:
+            if isinstance(clause, Where) and self.analysis.used(clause).only == variable:
                 if self._finds_one(variable, clause.condition):
                     return 1.0 * len(variable.types)
                 rows *= selectivity(clause.condition)
@@ -206,7 +197,7 @@ class Matcher:
 
     def _scan(self, clause: Scan, waiting: list[Clause], frame: Frame, guess: float) -> Frame:
         variable = clause.variable
-        own = [c for c in waiting if isinstance(c, Where) and set(variables_of(c)) == {variable}]
+        own = [c for c in waiting if isinstance(c, Where) and self.analysis.used(c).only == variable]
         with self.watch.step("scan", clause, guess) as step:
             found = []
             taken: list[Clause] | None = None
@@ -250,15 +241,15 @@ class Matcher:
             return ()
         known = {"id", "src", "dst"} if table.type.kind == "edge" else {"id"}
         known |= table.type.by_name.keys()
-        return sorted(self.columns.get(variable.slot, set()) & known)
+        return sorted(self.analysis.columns.get(variable.slot, set()) & known)
 
     def _expand(self, clause: Expand, waiting: Sequence[Clause], frame: Frame, guess: float, wanted: Wanted) -> Frame:
         where = None
         if clause.edge is not None and len(clause.steps) == 1 and not self.source.is_held(clause.steps[0].edge):
-            own = [c.condition for c in waiting if isinstance(c, Where) and set(variables_of(c)) == {clause.edge}]
+            own = [c.condition for c in waiting if isinstance(c, Where) and self.analysis.used(c).only == clause.edge]
             where = self._pushed(clause.edge, own)[0]
         with self.watch.step("expand", clause, guess) as step:
-            live = _live(waiting, wanted)
+            live = self._live(waiting, wanted)
             frame = expand(self.source, clause, frame, edge_where=where, live=live, distinct=wanted.distinct)
             for variable in (clause.source, clause.target):
                 frame = self._typed(variable, frame)
@@ -278,8 +269,17 @@ class Matcher:
 
     # ---- 3 drop
 
+    def _live(self, waiting: Sequence[Clause], wanted: Wanted) -> set[int]:
+        """The variables that what is still to be done uses."""
+        found = set(wanted.slots)
+        found.add(ORIGIN)
+        for clause in waiting:
+            if not isinstance(clause, Scan):
+                found |= self.analysis.used(clause).slots
+        return found
+
     def _dropped(self, frame: Frame, waiting: Sequence[Clause], wanted: Wanted) -> Frame:
-        needed = _live(waiting, wanted)
+        needed = self._live(waiting, wanted)
         live = [s for s in frame.columns if s in needed]
         if len(live) == len(frame.columns):
             return frame
@@ -314,7 +314,7 @@ class Matcher:
         return frame
 
     def _maybe(self, waiting: list[Clause], frame: Frame) -> Frame:
-        ready = [c for c in waiting if isinstance(c, Maybe) and _outer(c.pattern) <= frame.columns.keys()]
+        ready = [c for c in waiting if isinstance(c, Maybe) and self.analysis.used(c).slots <= frame.columns.keys()]
         assert ready, "some clause always finds its variables"
         clause = ready[0]
         waiting.remove(clause)
@@ -336,29 +336,6 @@ class Matcher:
                 frame = frame.add(slot, np.concatenate([codes, nulls])[hits], inner.paths.get(slot))
             step.rows = frame.rows
         return frame
-
-
-def _live(waiting: Sequence[Clause], wanted: Wanted) -> set[int]:
-    """The variables that what is still to be done uses."""
-    found = set(wanted.slots) | {ORIGIN}
-    for clause in waiting:
-        if not isinstance(clause, Scan):
-            found |= _slots(clause)
-    return found
-
-
-def _slots(clause: Clause) -> set[int]:
-    if isinstance(clause, Absent | Maybe):
-        return _outer(clause.pattern)
-    return {v.slot for v in variables_of(clause)}
-
-
-def _outer(pattern: Pattern) -> set[int]:
-    return {v.slot for v in pattern.outer}
-
-
-def _searches(e: Expression) -> bool:
-    return any(isinstance(t, Search) for t in walk(e))
 
 
 def _columns_of(conditions: Sequence[Expression], variable: Variable) -> Set[str]:

@@ -13,7 +13,7 @@ Nothing is written; whatever stops a query leaves nothing behind.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -26,23 +26,21 @@ from omnigraph.errors import UsageError
 from omnigraph.language.query.model import CheckedQuery, Column, Key, Read
 from omnigraph.language.query.params import bind_params
 from omnigraph.language.query.terms import (
-    Aggregate,
     Bm25,
     Expression,
     Fused,
     Nearest,
     Object,
     Output,
-    Property,
     Variable,
-    walk,
 )
 from omnigraph.query.aggregate import Groups, key_numbers
+from omnigraph.query.analysis import Analysis, Wanted, aggregates_of
 from omnigraph.query.cache import Cache
 from omnigraph.query.evaluate import Evaluator, Rows
 from omnigraph.query.frame import UNIT, Frame, groups_of
 from omnigraph.query.limits import Options, Watch
-from omnigraph.query.match import Matcher, Wanted
+from omnigraph.query.match import Matcher
 from omnigraph.query.order import KeyOf, directed, ordered, ranked
 from omnigraph.query.project import result_schema, values_of
 from omnigraph.query.result import Result
@@ -63,6 +61,7 @@ def run_query(
     *,
     options: Options | None = None,
     cache: Cache | None = None,
+    analysis: Analysis | None = None,
 ) -> Result:
     """The answer to a read query. QueryTimeout and ResourceLimit where it would go beyond the options."""
     body = checked.body
@@ -71,10 +70,13 @@ def run_query(
     options = (options or Options()).checked()
     watch = Watch(checked.name, options)
     source = Source(snapshot.view, cache if cache is not None else Cache(), watch)
-    reading = _Reading(source, body, bind_params(checked, params))
+    analysis = analysis if analysis is not None else Analysis(body)
+    reading = _Reading(source, body, bind_params(checked, params), analysis)
     made = reading.rows()
     watch.answer(made.count)
-    schema = result_schema(source, body.columns)
+    schema = analysis.kept.get("schema")
+    if schema is None:
+        schema = analysis.kept["schema"] = result_schema(source, body.columns)
 
     def batch(start: int, stop: int) -> pa.RecordBatch:
         arrays = made.values(start, stop)
@@ -110,7 +112,7 @@ def bound_rows(
     statement's expressions, `Rows.frame` the entities.
     """
     evaluator = _evaluator(source, params, now)
-    matcher = Matcher(source, evaluator, columns_used(checked.body))
+    matcher = Matcher(source, evaluator, Analysis(checked.body))
     frame = matcher.run(pattern, Wanted(frozenset(v.slot for v in pattern.binds)), UNIT)
     return evaluator.over(frame)
 
@@ -122,17 +124,6 @@ def _evaluator(source: Source, params: Mapping[str, Any], now: datetime | None =
     return Evaluator(source, params, moment, searcher)
 
 
-def columns_used(value: object) -> dict[int, set[str]]:
-    """Of every variable the columns that a query looks at."""
-    found: dict[int, set[str]] = {}
-    for term in walk(value):
-        if isinstance(term, Property) and term.type.kind not in ("Vector", "Blob"):
-            found.setdefault(term.variable.slot, set()).add(term.name)
-        elif isinstance(term, Object):
-            found.setdefault(term.variable.slot, set()).update(("id", *term.properties))
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class _Made:
     """Rows of the answer in their order: `values(start, stop)` gives their columns."""
@@ -142,19 +133,16 @@ class _Made:
 
 
 class _Reading:
-    def __init__(self, source: Source, body: Read, params: Mapping[str, Any]) -> None:
+    def __init__(self, source: Source, body: Read, params: Mapping[str, Any], analysis: Analysis) -> None:
+        self.analysis = analysis
         self.source = source
         self.watch = source.watch
         self.body = body
         self.evaluator = _evaluator(source, params)
-        columns = columns_used(body)
-        for variable in body.ties:
-            if variable.kind != "path":
-                columns.setdefault(variable.slot, set()).add("id")
-        self.matcher = Matcher(source, self.evaluator, columns)
+        self.matcher = Matcher(source, self.evaluator, analysis)
 
     def rows(self) -> _Made:
-        frame = self.matcher.run(self.body.pattern, self._wanted())
+        frame = self.matcher.run(self.body.pattern, self.analysis.wanted)
         if self.body.aggregated:
             return self._from_outputs(self._aggregated(frame))
         ranks = self._ranks(frame)
@@ -162,24 +150,20 @@ class _Reading:
             return self._from_outputs(self._distinct(frame, ranks))
         return self._plain(frame, ranks)
 
-    def _wanted(self) -> Wanted:
-        body = self.body
-        used = (body.columns, body.having, body.order)
-        slots = {v.slot for v in walk(used) if isinstance(v, Variable)} | {v.slot for v in body.ties}
-        distinct = body.distinct and not body.aggregated
-        if body.aggregated:
-            aggregates = [t for t in walk(used) if isinstance(t, Aggregate)]
-            distinct = all(t.distinct or t.name in ("min", "max") for t in aggregates)
-            if any(t.name == "collect" and not t.distinct for t in aggregates):
-                slots |= {v.slot for v in body.pattern.binds}
-        return Wanted(frozenset(slots), distinct)
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Something about the query that is found when it first runs."""
+        kept = self.analysis.kept
+        if name not in kept:
+            kept[name] = make()
+        return kept[name]
 
     # ---- 2 rank
 
     def _ranks(self, frame: Frame) -> Ranked:
-        terms: dict[Expression, None] = {}
-        for e in (*(c.value for c in self.body.columns), *(k.value for k in self.body.order)):
-            terms.update(dict.fromkeys(_outermost_ranks(e)))
+        values = [*(c.value for c in self.body.columns), *(k.value for k in self.body.order)]
+        terms: dict[Expression, None] = self._once(
+            "ranks", lambda: dict.fromkeys(t for e in values for t in _outermost_ranks(e))
+        )
         if not terms:
             return {}
         with self.watch.step("rank", list(terms)) as step:
@@ -209,7 +193,7 @@ class _Reading:
             *(k.value for k in body.order),
         ]
         keys = [body.columns[i].value for i in body.group]
-        aggregates = list(dict.fromkeys(t for t in walk(tuple(used)) if isinstance(t, Aggregate)))
+        aggregates = self._once("aggregates", lambda: aggregates_of(tuple(used)))
         with self.watch.step("aggregate", [*keys, *aggregates]) as step:
             rows = self.evaluator.over(frame)
             rows.fetch([a.operand for a in aggregates if a.operand is not None])
@@ -249,11 +233,9 @@ class _Reading:
 
             def keys() -> Iterator[KeyOf]:
                 for k in body.order:
-                    ranks = self._key_ranks(k, rows, outputs)
-                    yield _at(ranks[places])
+                    yield partial(_ranks_at, partial(self._key_ranks, k, rows, outputs), places)
                 for column, output in zip(body.columns, outputs, strict=True):
-                    ranks = self._column_ranks(column, output, rows)
-                    yield _at(ranks[places])
+                    yield partial(_ranks_at, partial(self._column_ranks, column, output, rows), places)
 
             index = places[ordered(len(places), keys(), first=first)][start:]
             step.rows = len(index)
@@ -332,8 +314,8 @@ class _Reading:
         return start, None if limit is None else start + limit
 
 
-def _at(ranks: np.ndarray) -> KeyOf:
-    return lambda at: np.asarray(ranks[at])
+def _ranks_at(make: Callable[[], np.ndarray], places: np.ndarray, at: np.ndarray) -> np.ndarray:
+    return np.asarray(make()[places[at]])
 
 
 def _outermost_ranks(e: object) -> Iterator[Expression]:
