@@ -113,18 +113,22 @@ def known_adjacency(cache: Cache, edges: StoredTable, sources: StoredTable, targ
 
 
 def _made(cache: Cache, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency:
-    """From the arrays of an older version if there are any, otherwise from the tables."""
+    """From disk, from the arrays of an older version, otherwise from the tables."""
+    from omnigraph.query import disk
     from omnigraph.query.renew import Base, renewed
 
     # Only one path is the same table: a fork hands out the same row ids for other rows.
     key = ("newest adjacency", edges.key[0], sources.key[0], targets.key[0])
     base = cache.get(key)
     found = renewed(base, edges, sources, targets) if isinstance(base, Base) else None
-    if found is None:
-        found = _build(edges, sources, targets)
-        edges.watch.use("arrays built")
-    else:
+    if found is not None:
         edges.watch.use("arrays renewed")
+    else:
+        found = disk.loaded(edges, sources, targets)
+        edges.watch.use("arrays built" if found is None else "arrays on disk")
+        if found is None:
+            found = _build(edges, sources, targets)
+            disk.keep(found, edges, sources, targets)
     if not isinstance(base, Base) or base.edges <= edges.key[1]:
         # Counted once more, so that nothing old stays beyond the budget.
         made = Base(edges.key[1], sources.key[1], targets.key[1], found)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import UsageError
 from omnigraph.language.query.model import Step
 from omnigraph.query.adjacency import Adjacency, Half, Index, adjacency_of, known_adjacency
+from omnigraph.query.disk import is_kept
 from omnigraph.query.frame import Packing, ordinals, pack, rowids, unique
 from omnigraph.query.source import Source
 from omnigraph.query.tables import flat
@@ -80,6 +81,8 @@ class Hops:
         known = known_adjacency(cache, edges, sources, targets)
         if known is not None:
             return known
+        if is_kept(edges, sources, targets):
+            return adjacency_of(cache, edges, sources, targets)
         if self._forced is None and self.where is not None and keys <= STEPPED_MOST:
             return None
         if self._forced is None and edges.rows > SMALL_EDGES:

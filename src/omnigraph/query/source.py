@@ -76,7 +76,17 @@ class Source:
             return held_table(t, ordinal, self._pending.scan(t, [*physical, *columns]))
         pin = self.view.pins[t.id]
         dataset = self.view.open(t)
-        return StoredTable(t, ordinal, (pin.path, pin.version), dataset, self.cache, self.watch, pin.rows)
+        location = self.view.tables.location
+        return StoredTable(
+            t,
+            ordinal,
+            (pin.path, pin.version),
+            dataset,
+            self.cache,
+            self.watch,
+            pin.rows,
+            graph=location.uri if location.is_local else None,
+        )
 
     def is_held(self, entity: Entity) -> bool:
         return isinstance(self.table(entity), HeldTable)

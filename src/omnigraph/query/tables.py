@@ -121,6 +121,8 @@ class StoredTable:
     watch: Watch
     known_rows: int | None = None
     text_bytes: int = 0
+    graph: str | None = None
+    """The folder of the graph, where that is a local one."""
     _scanned: tuple[np.ndarray, pa.Table] | None = field(default=None, repr=False)
 
     @property

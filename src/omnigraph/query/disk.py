@@ -1,0 +1,110 @@
+"""Adjacency arrays on disk, beside the graph: a new process maps them into memory instead of building them.
+
+    <graph>/__cache/adjacency/<digest of the versions>/{out,into}.{offsets,nodes,edges}.npy, meta.json
+
+Only where OMNIGRAPH_QUERY_DISK is `on`, on a local disk, for arrays by row id, and for tables of some size. A folder
+appears under its name when it is complete; that of an older version of the same table goes when a newer one comes. All
+of it is derived and may be removed at any time. A disk that is full or may not be written to is no error of a query.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from contextlib import suppress
+
+import numpy as np
+
+from omnigraph.query.adjacency import Adjacency, Half, Index
+from omnigraph.query.tables import StoredTable
+
+VARIABLE = "OMNIGRAPH_QUERY_DISK"
+FOLDER = "__cache/adjacency"
+EDGES_LEAST = 50_000
+_FORMAT = 1
+_PARTS = ("offsets", "nodes", "edges")
+
+
+def folder_of(graph: str | None) -> str | None:
+    """Where the arrays of a graph may be kept; None where they are not."""
+    if graph is None or os.environ.get(VARIABLE, "").lower() not in ("on", "1"):
+        return None
+    return os.path.join(graph, FOLDER)
+
+
+def loaded(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency | None:
+    root = folder_of(edges.graph)
+    if root is None:
+        return None
+    folder = os.path.join(root, _digest(edges, sources, targets))
+    try:
+        with open(os.path.join(folder, "meta.json"), "rb") as file:
+            meta = json.load(file)
+        halves = [_half(folder, name, meta[name]) for name in ("out", "into")]
+    except (OSError, ValueError, KeyError, EOFError):
+        return None
+    made = Adjacency(Index(meta["sources"], None), Index(meta["targets"], None), *halves)
+    is_whole = (
+        len(made.out.offsets) == made.sources.size + 1
+        and len(made.into.offsets) == made.targets.size + 1
+        and made.edges == edges.rows == len(made.into.nodes) == len(made.out.edges) == len(made.into.edges)
+    )
+    return made if meta.get("format") == _FORMAT and is_whole else None
+
+
+def is_kept(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> bool:
+    root = folder_of(edges.graph)
+    return root is not None and os.path.isdir(os.path.join(root, _digest(edges, sources, targets)))
+
+
+def _half(folder: str, name: str, simple: bool) -> Half:
+    offsets, nodes, edges = (np.load(os.path.join(folder, f"{name}.{part}.npy"), mmap_mode="r") for part in _PARTS)
+    return Half(offsets, nodes, edges, bool(simple))
+
+
+def keep(arrays: Adjacency, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> None:
+    """Write the arrays, if that is wanted and possible."""
+    root = folder_of(edges.graph)
+    if root is None or arrays.edges < EDGES_LEAST:
+        return
+    if arrays.sources.numbering is not None or arrays.targets.numbering is not None:
+        return
+    name = _digest(edges, sources, targets)
+    partial = os.path.join(root, f"{name}.{os.getpid()}.part")
+    try:
+        os.makedirs(partial, exist_ok=True)
+        for side, half in (("out", arrays.out), ("into", arrays.into)):
+            for part in _PARTS:
+                np.save(os.path.join(partial, f"{side}.{part}.npy"), getattr(half, part))
+        meta = {
+            "format": _FORMAT,
+            "edges": list(edges.key),
+            "sources": arrays.sources.size,
+            "targets": arrays.targets.size,
+            "out": arrays.out.is_simple,
+            "into": arrays.into.is_simple,
+        }
+        with open(os.path.join(partial, "meta.json"), "w") as file:
+            json.dump(meta, file)
+        os.rename(partial, os.path.join(root, name))
+    except OSError:
+        # Another process was quicker, or the disk does not want it.
+        shutil.rmtree(partial, ignore_errors=True)
+        return
+    _drop_older(root, edges, name)
+
+
+def _drop_older(root: str, edges: StoredTable, keep_name: str) -> None:
+    for name in os.listdir(root):
+        with suppress(OSError, ValueError, KeyError, IndexError):
+            with open(os.path.join(root, name, "meta.json"), "rb") as file:
+                path, version = json.load(file)["edges"]
+            if name != keep_name and path == edges.key[0] and version <= edges.key[1]:
+                shutil.rmtree(os.path.join(root, name), ignore_errors=True)
+
+
+def _digest(*tables: StoredTable) -> str:
+    text = json.dumps([list(t.key) for t in tables])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
