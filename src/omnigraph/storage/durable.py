@@ -50,15 +50,20 @@ def sync_files(paths: Iterable[str]) -> None:
         _sync(folder)
 
 
-def sync_tree(root: str) -> None:
-    """Sync everything below a folder and the folder's own name: for what was created as a whole."""
+def sync_tree(root: str, *, above: int = 1) -> None:
+    """Sync everything below a folder and the folder's own name: for what was created as a whole.
+
+    `above` counts the folders above it that hold a new name: 2 if the one that it lies in may be new as well.
+    """
     if not fsync_enabled():
         return
     for folder, _, names in os.walk(root):
         for name in names:
             _sync(os.path.join(folder, name))
         _sync(folder)
-    _sync(os.path.dirname(root))
+    for _ in range(above):
+        root = os.path.dirname(root)
+        _sync(root)
 
 
 def _sync(path: str) -> None:

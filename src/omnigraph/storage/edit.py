@@ -211,6 +211,6 @@ def fork_table(location: Location, pin: Pin, table: LanceDataset, *, name: str) 
     forked = Pin(table=pin.table, incarnation=pin.incarnation, fork=name, version=pin.version)
     uri = location.join(forked.path)
     if location.is_local:
-        durable.sync_tree(uri)
+        durable.sync_tree(uri, above=2)
         durable.sync_files([location.join(pin.root, "_refs", "branches", f"{name}.json")])
     return forked, lancefs.open_table(location, uri)

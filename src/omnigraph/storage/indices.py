@@ -162,4 +162,4 @@ def secure_segment(location: Location, pin: Pin, body: Mapping[str, Any]) -> Non
     for name, size in body["files"]:
         durable.require_size(f"{folder}/{name}", size)
         durable.require_closed(f"{folder}/{name}")
-    durable.sync_tree(folder)
+    durable.sync_tree(folder, above=2)
