@@ -522,12 +522,15 @@ def _spans(op: str, a: Any, b: Any) -> Any:
 
 def _whole(span: timedelta, times: float) -> timedelta:
     if isinstance(times, int):
-        return (span // MS) * times * MS
+        return _round_ms((span // MS) * times)
     return _round_ms(float(span // MS) * times)
 
 
 def _round_ms(ms: float) -> timedelta:
-    return round(ms) * MS
+    try:
+        return round(ms) * MS
+    except OverflowError:
+        raise Unfit from None
 
 
 def _finite(value: float) -> float | None:
