@@ -16,10 +16,9 @@ KeyOf = Callable[[np.ndarray], np.ndarray]
 """From places of rows to whole numbers that are ordered as the rows are by this key."""
 
 
-def ordered(rows: int, keys: Iterator[KeyOf], *, first: int | None) -> np.ndarray:
-    """The places of the rows in order; only the first so many if that is given."""
-    places = np.arange(rows, dtype=np.int64)
-    ranks = np.zeros(rows, dtype=np.int64)
+def ordered(places: np.ndarray, keys: Iterator[KeyOf], *, first: int | None) -> np.ndarray:
+    """These places of rows in order; only the first so many if that is given."""
+    ranks = np.zeros(len(places), dtype=np.int64)
     for key in keys:
         if len(places) < 2:
             break
@@ -32,6 +31,16 @@ def ordered(rows: int, keys: Iterator[KeyOf], *, first: int | None) -> np.ndarra
     order = np.argsort(ranks, kind="stable")
     found = places[order]
     return found if first is None else found[:first]
+
+
+def best_scores(scores: pa.Array, first: int, *, descending: bool) -> np.ndarray:
+    """The places of rows that can be among the first by a score; what has none comes last, either way."""
+    values = np.asarray(scores.fill_null(np.nan))
+    values = np.where(np.isnan(values), np.inf, -values if descending else values)
+    if first >= len(values):
+        return np.arange(len(values), dtype=np.int64)
+    last = np.partition(values, max(first - 1, 0))[max(first - 1, 0)]
+    return np.flatnonzero(values <= last)
 
 
 def _cut(places: np.ndarray, ranks: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:

@@ -41,7 +41,7 @@ from omnigraph.query.evaluate import Evaluator, Rows
 from omnigraph.query.frame import UNIT, Frame, groups_of
 from omnigraph.query.limits import Options, Watch
 from omnigraph.query.match import Matcher
-from omnigraph.query.order import KeyOf, directed, ordered, ranked
+from omnigraph.query.order import KeyOf, best_scores, directed, ordered, ranked
 from omnigraph.query.project import result_schema, values_of
 from omnigraph.query.result import Result
 from omnigraph.query.search import Searcher
@@ -200,7 +200,7 @@ class _Reading:
             groups = Groups(rows, keys)
             order = None
             if any(a.name == "collect" and not a.distinct for a in aggregates):
-                order = ordered(frame.rows, self._ties(frame, body.pattern.binds), first=None)
+                order = ordered(np.arange(frame.rows), self._ties(frame, body.pattern.binds), first=None)
             known: dict[Expression, Any] = {a: groups.value(a, order) for a in aggregates}
             firsts = frame.take(groups.first) if keys else Frame(1)
             self.grouped = Rows(self.evaluator, firsts, known)
@@ -237,7 +237,7 @@ class _Reading:
                 for column, output in zip(body.columns, outputs, strict=True):
                     yield partial(_ranks_at, partial(self._column_ranks, column, output, rows), places)
 
-            index = places[ordered(len(places), keys(), first=first)][start:]
+            index = places[ordered(np.arange(len(places)), keys(), first=first)][start:]
             step.rows = len(index)
         taken = [o.take(pa.array(index)) for o in outputs]
         return _Made(len(index), lambda a, b: [t.slice(a, b - a) for t in taken])
@@ -272,7 +272,7 @@ class _Reading:
                     yield partial(self._row_key, k, frame, ranks)
                 yield from self._ties(frame, body.ties)
 
-            index = ordered(frame.rows, keys(), first=first)[start:]
+            index = ordered(self._candidates(frame, ranks, first), keys(), first=first)[start:]
             step.rows = len(index)
         frame, ranks = frame.take(index), _taken(ranks, index)
 
@@ -281,6 +281,13 @@ class _Reading:
             return values_of(Rows(self.evaluator, frame.slice(a, b), part), body.columns)
 
         return _Made(frame.rows, values)
+
+    def _candidates(self, frame: Frame, ranks: Ranked, first: int | None) -> np.ndarray:
+        """All rows; by a score and a limit only those that can be among the first."""
+        key = self.body.order[0] if self.body.order else None
+        if first is None or key is None or key.value not in ranks:
+            return np.arange(frame.rows, dtype=np.int64)
+        return best_scores(ranks[key.value], first, descending=key.descending)
 
     def _row_key(self, k: Key, frame: Frame, ranks: Ranked, at: np.ndarray) -> np.ndarray:
         whole = len(at) == frame.rows

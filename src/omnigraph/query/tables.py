@@ -37,6 +37,7 @@ TAKE_SHARE = 0.04
 TAKE_LEAST = 64
 IDS_PER_FILTER = 1000
 BATCH_ROWS = 65_536
+TAKES_LEAST = 128
 LOOKUPS_LEAST = 64
 """After so many look-ups in one version its ids are kept in memory."""
 ID_BYTES = 160
@@ -154,7 +155,10 @@ class StoredTable:
         return rowids
 
     def _shape(self, columns: Sequence[str]) -> pa.Schema:
-        schema = self.dataset.schema
+        schema: Any = self.cache.get((*self.key, "schema"))
+        if schema is None:
+            schema = self.dataset.schema
+            self.cache.put((*self.key, "schema"), schema, 4096)
         return pa.schema([*(schema.field(c).with_nullable(True) for c in columns), pa.field("_rowid", pa.uint64())])
 
     def _batches(self, columns: list[str], where: str | None) -> Iterator[pa.RecordBatch]:
@@ -182,11 +186,11 @@ class StoredTable:
             return found
         known: dict[str, Any] = {n: self.cache.get((*self.key, "column", n)) for n in names}
         missing = [n for n, c in known.items() if c is None]
-        if missing and self._are_few(len(numbers)):
+        if missing and self._are_few(len(numbers)) and not self._taken_often(missing, len(numbers)):
             return self._taken(names, numbers)
         if missing:
             distinct = factorize(numbers)
-            if self._are_few(len(distinct[0])):
+            if self._are_few(len(distinct[0])) and not self._taken_often(missing, 0):
                 taken = self._taken(names, distinct[0])
                 index = pa.array(distinct[1])
                 return {n: c.take(index) for n, c in taken.items()}
@@ -198,6 +202,16 @@ class StoredTable:
 
     def _are_few(self, count: int) -> bool:
         return count <= TAKE_LEAST or count <= self.rows * TAKE_SHARE
+
+    def _taken_often(self, names: Sequence[str], count: int) -> bool:
+        """Whether so many rows of these columns were taken from this version that the whole is worth reading."""
+        often = True
+        for name in names:
+            before: Any = self.cache.get((*self.key, "taken", name))
+            total = (before or 0) + count
+            self.cache.put((*self.key, "taken", name), total, 64)
+            often = often and total > max(TAKES_LEAST, self.rows // 1000)
+        return often
 
     def _from_scan(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array] | None:
         if self._scanned is None:
