@@ -110,6 +110,8 @@ def test_a_value_without_a_place_is_an_error_of_the_query(graph: og.Graph) -> No
         rows(graph, "$p: Person", 'date("9999-12-31") + days(1) as x')
     with pytest.raises(QueryValueError, match="64 bits"):
         rows(graph, "$p: Person", "sum(9223372036854775807) as x")
+    with pytest.raises(QueryValueError, match="regular expression"):
+        rows(graph, "$p: Person", '$p.name matches $p.slug + "(" as x')
     assert rows(graph, '$p: Person { slug: "bob" }', "1 / 0 as x, $p.score / ($p.score - 1) as y") == [(None, None)]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.errors import QueryValueError
 from omnigraph.language.query.terms import (
     Aggregate,
     And,
@@ -276,4 +277,7 @@ def _one(op: str, text: str, pattern: str) -> bool:
         return text.startswith(pattern)
     if op == "ends_with":
         return text.endswith(pattern)
-    return re.search(pattern, text) is not None
+    try:
+        return re.search(pattern, text) is not None
+    except (re.error, RecursionError, OverflowError) as error:
+        raise QueryValueError(detail=f"{pattern!r} is no regular expression: {error}.") from error
