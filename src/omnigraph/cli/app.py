@@ -131,7 +131,7 @@ VERBS = (
         (
             "omnigraph query ./people --query people.gq friends_of --param slug=ada",
             "omnigraph query ./people -e 'query all() { match { $p: Person } return { $p.name } }'",
-            "omnigraph query ./people find --query people.gq --params '{\"q\": \"graphs\"}' --format jsonl",
+            'omnigraph query ./people find --query people.gq --params \'{"q": "graphs"}\' --format jsonl',
             "omnigraph query s3://bucket/people --query count.gq --as-of 2026-01-31 --explain",
         ),
     ),
