@@ -20,7 +20,21 @@ node Doc {
   vec: Vector(8)? @index
 }
 """
-WORDS = ["running", "runner", "ran", "foxes", "fox", "quick", "quickly", "brown", "cafés", "the", "state of the art", "state", "art"]
+WORDS = [
+    "running",
+    "runner",
+    "ran",
+    "foxes",
+    "fox",
+    "quick",
+    "quickly",
+    "brown",
+    "cafés",
+    "the",
+    "state of the art",
+    "state",
+    "art",
+]
 QUERIES = {
     "search": 'match { $d: Doc search($d.body, "foxes run") } return { $d.slug }',
     "accents": 'match { $d: Doc search($d.body, "CAFE") } return { $d.slug }',
