@@ -24,6 +24,7 @@ types: $(READY)
 check: lint types test    ## what CI runs
 
 torture: $(READY)         ## every fault at every storage request and file system call (long)
+	$(BIN)/python -m tests.commit.test_interleavings
 	$(BIN)/python -m tests.faults.runner --all
 
 soak: $(READY)            ## many processes under random kills, stops and lost answers; then maintenance beside live writers; MINUTES= each
