@@ -1,4 +1,7 @@
-"""The driver of `test_killed`: three loads, one after the other, on executors of their own; it tells how far it is."""
+"""The driver of `test_killed`: three loads and, before the last of them, an optimize, on executors of their own.
+
+It tells how far it is.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,10 @@ def main(uri: str, folder: str) -> None:
     cut.PIECE_BYTES = (40_000, 40_000)
     graph = og.open(uri, spark=spark)
     for name in ("worker", "executor", "driver"):
+        if name == "driver":
+            print("optimizing", flush=True)
+            result = graph.optimize(engine="spark", target_rows_per_fragment=2_000)
+            print(f"optimized {result.ok}", flush=True)
         print(f"loading {name}", flush=True)
         done = graph.load(f"{folder}/{name}.jsonl", mode="append", engine="spark")
         print(f"loaded {name} {sum(done.inserted.values())}", flush=True)

@@ -1,4 +1,4 @@
-"""Processes that die in the middle of a load: exactly the old or the new state, no row twice.
+"""Processes that die in the middle of a load or an optimize: exactly the old or the new state, no row twice.
 
 Speculation is on and eager, so that most tasks run twice as well.
 """
@@ -11,11 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import omnigraph as og
+from tests.maintenance.optimize.answers import disagreements
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 PEOPLE = 5_000
@@ -63,8 +65,8 @@ def staged(graph: Path) -> int:
 
 def write_input(path: Path) -> None:
     name = path.stem
-    lines = [f'{{"type":"Person","data":{{"name":"{name}-{i:06d}","age":{i % 90}}}}}' for i in range(PEOPLE)]
-    lines += [f'{{"edge":"Knows","from":"{name}-{i:06d}","to":"{name}-{(i + 1) % PEOPLE:06d}"}}' for i in range(PEOPLE)]
+    lines = [f'{{"type":"Person","data":{{"name":"{name}{i:06d}","age":{i % 90}}}}}' for i in range(PEOPLE)]
+    lines += [f'{{"edge":"Knows","from":"{name}{i:06d}","to":"{name}{(i + 1) % PEOPLE:06d}"}}' for i in range(PEOPLE)]
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -82,7 +84,8 @@ def job(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
         try:
             yield process, tmp_path
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # all of them are gone already
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def said(process: subprocess.Popen[str], text: str) -> None:
@@ -91,11 +94,20 @@ def said(process: subprocess.Popen[str], text: str) -> None:
     assert line.startswith(text), (line, process.stderr.read() if not line and process.stderr else "")
 
 
-def kill_in_the_middle(process: subprocess.Popen[str], graph: Path, find: Callable[[int], list[int]]) -> None:
-    """Kill the first that is found, once some tasks of the reading are done and others are not."""
+def segments(graph: Path) -> int:
+    return len(list(graph.glob("*/*/_indices/*")))
+
+
+def kill_in_the_middle(
+    process: subprocess.Popen[str],
+    graph: Path,
+    find: Callable[[int], list[int]],
+    progress: Callable[[Path], int] = staged,
+) -> None:
+    """Kill the first that is found, once some tasks of the job are done and others are not."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        found = find(process.pid) if staged(graph) > 2 else []
+        found = find(process.pid) if progress(graph) > 2 else []
         if found:
             os.kill(found[0], signal.SIGKILL)
             return
@@ -109,10 +121,21 @@ def rows(graph: Path) -> tuple[list[str], int]:
 
 
 def expected(*names: str) -> tuple[list[str], int]:
-    return sorted(f"{name}-{i:06d}" for name in names for i in range(PEOPLE)), PEOPLE * len(names)
+    return sorted(f"{name}{i:06d}" for name in names for i in range(PEOPLE)), PEOPLE * len(names)
 
 
-def test_a_python_worker_an_executor_and_the_driver_die_in_the_middle_of_loads(
+def require_optimized(graph: Path) -> None:
+    """Indices that cover everything and answer like a scan, and nothing left to do."""
+    handle = og.open(graph, engine="local")
+    assert handle.optimize(target_rows_per_fragment=2_000).commit is None
+    view = handle.snapshot().view
+    for name in ("Person", "Knows"):
+        table = view.open(view.type(name))
+        assert len(table.describe_indices()) == 3
+        assert disagreements(table) == []
+
+
+def test_a_python_worker_an_executor_and_the_driver_die_in_the_middle_of_loads_and_an_optimize(
     job: tuple[subprocess.Popen[str], Path],
 ) -> None:
     process, folder = job
@@ -125,6 +148,9 @@ def test_a_python_worker_an_executor_and_the_driver_die_in_the_middle_of_loads(
     kill_in_the_middle(process, graph, executors)
     said(process, f"loaded executor {2 * PEOPLE}")
     assert rows(graph) == expected("worker", "executor")
+    said(process, "optimizing")
+    kill_in_the_middle(process, graph, python_workers, segments)
+    said(process, "optimized True")
     said(process, "loading driver")
     kill_in_the_middle(process, graph, lambda driver: [driver])
     process.wait()
@@ -132,5 +158,6 @@ def test_a_python_worker_an_executor_and_the_driver_die_in_the_middle_of_loads(
     assert process.stdout.read() == ""
     # The old state, writable at once; what the dead driver staged goes with the next load.
     assert rows(graph) == expected("worker", "executor")
+    require_optimized(graph)
     og.open(graph).load(str(folder / "driver.jsonl"), mode="append", engine="local")
     assert rows(graph) == expected("worker", "executor", "driver")
