@@ -26,8 +26,8 @@ node Doc {
 }
 edge Cites: Doc -> Doc { weight: I32? @index }
 """
-SEEDS = [int(s) for s in os.environ.get("OMNIGRAPH_SEEDS", "1,2,3,4").split(",")]
-STEPS = int(os.environ.get("OMNIGRAPH_STEPS", "14"))
+SEEDS = [int(s) for s in os.environ.get("OMNIGRAPH_SEEDS", "1,2").split(",")]
+STEPS = int(os.environ.get("OMNIGRAPH_STEPS", "8"))
 
 
 class Writer:
