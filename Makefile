@@ -12,7 +12,7 @@ demo: $(READY)            ## show what omnigraph does: a million edges on Spark,
 	$(BIN)/omnigraph demo --scale $(SCALE)
 
 test: $(READY)            ## the whole test suite, two files at a time
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .
