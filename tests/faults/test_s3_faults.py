@@ -12,7 +12,7 @@ from tests.faults.s3bench import S3Bench
 from tests.faults.verbs import VERBS, by_name
 
 SEED = 1
-RUNS_PER_VERB = 2
+RUNS_PER_VERB = 1
 
 
 @pytest.fixture(scope="module")
