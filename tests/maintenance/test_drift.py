@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 from omnigraph.maintenance.drift import UNREADABLE, drift_of, drifts
 from omnigraph.storage.durable import manifest_path
+from tests.commit import plant
 from tests.maintenance import strangers
 
 
@@ -66,3 +68,29 @@ def test_looking_for_drift_writes_nothing(path: Path, graph: Any) -> None:
     before = {p: p.stat().st_mtime_ns for p in path.rglob("*")}
     assert found(graph, "Left") is not None
     assert {p: p.stat().st_mtime_ns for p in path.rglob("*")} == before
+
+
+def test_a_commit_without_a_stamp_is_none_while_a_plan_declares_it_and_for_nothing_else(graph: Any, path: Path) -> None:
+    strangers.append(graph, "Left", "raw")
+    graph.repair(force=True, confirm=True)
+    strangers.compact(graph, "Left")
+    assert found(graph, "Left").operations == ("ReserveFragments", "Rewrite")
+    view = graph._door.view("main")
+    table, epoch = view.type("Left").id, view.head.epoch + 1
+    plant.ticket(path, {"nonce": "n", "owner": plant.ELSEWHERE, "tables": [table], "kind": "optimize"})
+    planned = {"pin": view.pins[table].to_json(), "steps": 2, "unstamped": ["ReserveFragments", "Rewrite"]}
+    record = {"b": "main", "i": view.head.incarnation, "e": epoch, "k": "optimize", "t": 0, "s": view.head.schema}
+    plan = {"nonce": "n", "attempt": 0, "tables": {table: planned}, "record": record}
+    (plant.folder(path) / f"{epoch:012d}.plan0.json").write_text(json.dumps(plan))
+    assert found(graph, "Left") is None
+    strangers.delete(graph, "Left", "raw")
+    assert found(graph, "Left").operations == ("ReserveFragments", "Rewrite", "Delete")
+
+
+def test_what_was_published_since_the_look_at_the_head_is_none(graph: Any) -> None:
+    strangers.append(graph, "Left", "raw")
+    graph.repair(force=True, confirm=True)
+    old = graph._door.view("main")
+    strangers.compact(graph, "Left")
+    graph.repair(confirm=True)
+    assert drift_of(old, old.type("Left").id) is None

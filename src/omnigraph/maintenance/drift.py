@@ -1,20 +1,24 @@
 """Uncovered drift: a table that moved without the door.
 
 A version above a table's pin belongs to somebody. With a stamp of ours it is the effect of an operation: of a running
-or a dead writer, or a leftover of a decided one, which the next writer restores over. Without a stamp it is drift: some
-Lance client wrote there. Readers never see it, writers refuse the table, and only `repair` publishes or discards it.
+or a dead writer, or a leftover of a decided one, which the next writer restores over. So it is if the plan of the
+operation that is under way declares it, because Lance takes no stamp for it. Without either it is drift: some Lance
+client wrote there. Readers never see it, writers refuse the table, and only `repair` publishes or discards it.
 
 A branch answers only for the lines that it owns: its own forks, on main the tables themselves. Nothing is written here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from omnigraph.commit.plan import Plan
 from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
+from omnigraph.commit.ticket import Tickets
 from omnigraph.storage import lancefs
 from omnigraph.storage.history import Step, steps_above
+from omnigraph.storage.objects import ControlObjects
 from omnigraph.storage.records import Pin
 
 UNREADABLE = "unreadable"
@@ -48,8 +52,14 @@ def drift_of(view: View, type_id: str) -> Drift | None:
         return None
     newest = view.tables.newest(pin)
     steps = tuple(steps_above(newest, pin.version))
-    if all(Stamp.parse(step.stamp) is not None for step in steps):
+    bare = [step for step in steps if Stamp.parse(step.stamp) is None]
+    if not bare or {step.operation for step in bare} <= _declared(view, type_id):
         return None
+    head = view.manifest.head(view.head.branch)
+    if (head.incarnation, head.epoch) != (view.head.incarnation, view.head.epoch):
+        # What was under way may have been published since the view was taken, and its plan be gone.
+        newer = replace(view, head=head, pins=view.manifest.pins(head))
+        return drift_of(newer, type_id) if type_id in newer.pins else None
     return Drift(
         table=type_id,
         table_key=view.table_keys[type_id],
@@ -58,6 +68,14 @@ def drift_of(view: View, type_id: str) -> Drift | None:
         operations=tuple(step.operation or UNREADABLE for step in steps),
         steps=steps,
     )
+
+
+def _declared(view: View, type_id: str) -> set[str | None]:
+    """The operations without a stamp that the plans of the epoch under way, if one is, declare for this table."""
+    tickets = Tickets(ControlObjects(view.manifest.location))
+    held = tickets.holder(view.head.incarnation, view.head.epoch + 1)
+    plans = map(Plan.read, tickets.plans(held[0])) if held is not None else ()
+    return {name for plan in plans if plan and type_id in plan.tables for name in plan.tables[type_id].unstamped}
 
 
 def _newest_version(view: View, pin: Pin) -> int:

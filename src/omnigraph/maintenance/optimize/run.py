@@ -89,20 +89,8 @@ class Optimize:
         )
 
     def _planned(self, options: OptimizeOptions) -> tuple[View, OptimizePlan]:
-        """A plan on the newest state. Where a table seems to have drifted, it is made again once whoever is at work has
-        published: what lies above a pin without a stamp may be a commit of theirs that takes none.
-        """
-        seen: set[tuple[str, int]] = set()
-        while True:
-            view = self._door.view(self._branch)
-            work = plan(view, options)
-            drifted = {(t.table, t.lance_head_version) for t in work.tables if t.skipped is not None}
-            head = self._door.manifest.head(self._branch)
-            held = self._door.tickets.holder(head.incarnation, head.epoch + 1)
-            if drifted <= seen or (held is None and head.epoch == view.head.epoch):
-                return view, work
-            seen = drifted
-            self._door.wait(self._branch, head.incarnation, head.epoch + 1, time.monotonic() + write_timeout_s())
+        view = self._door.view(self._branch)
+        return view, plan(view, options)
 
     def _planned_view(self, given: OptimizePlan) -> View:
         """The state that a plan was made for, as long as it exists and the branch is still of its kind."""
