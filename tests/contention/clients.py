@@ -60,10 +60,12 @@ class Log:
 
 
 def read_log(path: Path | str) -> list[dict[str, Any]]:
+    """What has been said so far. A line without its end is still being written: nobody has said it yet."""
     try:
-        return [json.loads(line) for line in Path(path).read_text().splitlines()]
+        *lines, _ = Path(path).read_text().split("\n")
     except FileNotFoundError:
         return []
+    return [json.loads(line) for line in lines]
 
 
 def acknowledged(path: Path | str, *, branch: str = "main") -> set[str]:
@@ -109,8 +111,7 @@ def write_keys(
         key = f"shared-{rng.randrange(shared_keys)}" if kind == "shared" else f"{client}-{i}"
         operation = f"{client}-{i}"
         written = world.COUNTED + key if kind == "counted" else key
-        with way.of_one_write():
-            done += _one(graph, said, kind, key, written, i, operation, branch)
+        done += _one(graph, said, kind, key, written, i, operation, branch, way)
     return {"done": done, "longest_s": way.longest_s, "longest": way.longest}
 
 
@@ -133,10 +134,12 @@ class Way:
     def of_one_write(self) -> Iterator[None]:
         self._phases = []
         self._began_s = time.monotonic()
-        yield
-        took_s = time.monotonic() - self._began_s
-        if took_s > self.longest_s:
-            self.longest_s, self.longest = took_s, self._phases
+        try:
+            yield
+        finally:
+            took_s = time.monotonic() - self._began_s
+            if took_s > self.longest_s:
+                self.longest_s, self.longest = took_s, self._phases
 
 
 def _turns(count: int, until: float) -> Iterator[int]:
@@ -146,17 +149,23 @@ def _turns(count: int, until: float) -> Iterator[int]:
         yield i
 
 
-def _one(graph: Any, said: Log, kind: str, key: str, written: str, i: int, operation: str, branch: str) -> bool:
+def _one(
+    graph: Any, said: Log, kind: str, key: str, written: str, i: int, operation: str, branch: str, way: Way
+) -> bool:
+    """One write, tried again whenever what it read has changed. How often that is is luck; how long one call takes
+    is not.
+    """
     from omnigraph.errors import OmnigraphError, ReadSetConflict
 
     about = {"branch": branch, "n": i, "operation": world.COUNTED + key if kind == "counted" else operation}
     said.say("begin", written, **about)
     while True:
         try:
-            if kind == "counted":
-                world.count_up(graph, key, branch=branch)
-            else:
-                world.write(graph, key, n=i, by=operation, branch=branch, operation_id=operation)
+            with way.of_one_write():
+                if kind == "counted":
+                    world.count_up(graph, key, branch=branch)
+                else:
+                    world.write(graph, key, n=i, by=operation, branch=branch, operation_id=operation)
         except ReadSetConflict:
             continue
         except OmnigraphError as error:
@@ -225,7 +234,8 @@ def write_one(
     graph = omnigraph.open(uri, observer=signal_at(phase, occurrence, number))
     began = time.monotonic()
     kind = "counted" if counted else "own"
-    _one(graph, Log(log, client), kind, key, world.COUNTED + key if counted else key, n, f"{client}-{n}", branch)
+    written = world.COUNTED + key if counted else key
+    _one(graph, Log(log, client), kind, key, written, n, f"{client}-{n}", branch, Way(None))
     return time.monotonic() - began
 
 
