@@ -76,12 +76,14 @@ def answers(graph: og.Graph) -> dict[str, list[tuple[object, ...]]]:
     return found
 
 
-@pytest.fixture(params=["few", "many"])
+@pytest.fixture(params=["few", "many", "too many to keep"])
 def looked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """many: what is done for many rows, indices first."""
-    if request.param == "many":
+    """many: what is done for many rows, indices first. Too many to keep: there is room for none of their vectors."""
+    if request.param != "few":
         monkeypatch.setattr(texts, "FEW_ROWS", 0)
         monkeypatch.setattr(vectors, "ROUGH_ROWS", 0)
+    if request.param == "too many to keep":
+        monkeypatch.setenv("OMNIGRAPH_QUERY_CACHE_BYTES", "1000")
 
 
 @pytest.mark.usefixtures("looked")
@@ -109,6 +111,18 @@ def test_the_state_of_the_indices_changes_neither_rows_nor_scores_nor_order(tmp_
     assert all(expected.values()), {k: len(v) for k, v in expected.items()}
     assert answers(partial) == expected
     assert answers(full) == expected
+
+
+def test_vectors_that_do_not_fit_into_the_cache_are_read_past(
+    tmp_path: Path, looked: None, request: pytest.FixtureRequest
+) -> None:
+    graph = og.init(tmp_path / "graph", SCHEMA)
+    graph.insert({"Doc": docs(random.Random(1), [f"a{i}" for i in range(300)])})
+    text = "query q($v: Vector(8)) { match { $d: Doc } return { $d.slug } order { nearest($d.vec, $v) } limit 3 }"
+    steps = graph.query(text, v=V).explained()
+    is_kept = "too many" not in request.node.callspec.id
+    assert ("vectors in memory" in steps) == is_kept
+    assert ("vectors read past" in steps) != is_kept
 
 
 def test_search_wants_all_words_in_any_form_and_match_text_the_phrase(graph: og.Graph) -> None:

@@ -4,12 +4,14 @@ Which of the two is chosen for every hop:
 
 1. rows in memory (a transaction's) are matched there
 2. arrays of this version that are there are used
-3. otherwise the index, as long as few nodes are looked up in it; a small table and many look-ups make arrays, once
+3. otherwise the index, for few nodes, and until its look-ups have taken as long as making the arrays would; a small
+   table and a hop from many nodes make them at once
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +27,10 @@ from omnigraph.query.source import Source
 from omnigraph.query.tables import flat
 
 STEPPED_MOST = 3000
-"""So many nodes of a version are looked up in the index before its arrays are made."""
+"""So many nodes of one hop are looked up in the index."""
+MAKING_S_PER_EDGE = 2.5e-7
+"""What arrays take to be made, as measured."""
+BYTES_PER_EDGE = 24
 SMALL_EDGES = 20_000
 """A table of so few edges is made into arrays at once."""
 VARIABLE = "OMNIGRAPH_TRAVERSE"
@@ -85,12 +90,11 @@ class Hops:
             return adjacency_of(cache, edges, sources, targets)
         if self._forced is None and self.where is not None and keys <= STEPPED_MOST:
             return None
-        if self._forced is None and edges.rows > SMALL_EDGES:
-            counter = (*edges.key, "stepped")
-            before = cache.get(counter)
-            stepped = keys + (before if isinstance(before, int) else 0)
-            cache.put(counter, stepped, 64)
-            if stepped <= STEPPED_MOST:
+        if self._forced is None and edges.rows > SMALL_EDGES and keys <= STEPPED_MOST:
+            spent = cache.get((*edges.key, "stepped_s"))
+            # Arrays that would not be kept are paid for by every query.
+            is_kept_then = edges.rows * BYTES_PER_EDGE <= cache.most_bytes
+            if not is_kept_then or not isinstance(spent, float) or spent < edges.rows * MAKING_S_PER_EDGE:
                 return None
         return adjacency_of(cache, edges, sources, targets)
 
@@ -125,7 +129,7 @@ class Hops:
             if arrays is not None:
                 found = self._by_arrays(step, arrays, direction, codes)
             else:
-                found = self._by_index(step, direction, codes)
+                found = self._timed_by_index(step, direction, codes)
             if step.direction == "both" and direction == "in":
                 # A loop was crossed on the way out already.
                 keep = found.far != codes[found.near]
@@ -161,7 +165,7 @@ class Hops:
                     half, near, _ = _halves(arrays, direction)
                     found[at] |= half.degrees(near.numbers(rowids(codes[at]))) > 0
                 else:
-                    found[at[self._by_index(step, direction, codes[at]).near]] = True
+                    found[at[self._timed_by_index(step, direction, codes[at]).near]] = True
         return found
 
     def ends(self, codes: np.ndarray) -> np.ndarray:
@@ -178,6 +182,17 @@ class Hops:
         return unique(self.hop(codes).far)
 
     # ---- index
+
+    def _timed_by_index(self, step: Step, direction: str, codes: np.ndarray) -> Found:
+        began = time.perf_counter()
+        found = self._by_index(step, direction, codes)
+        stored = self.source.table(step.edge).stored
+        if stored is not None:
+            key = (*stored.key, "stepped_s")
+            before = self.source.cache.get(key)
+            spent = time.perf_counter() - began + (before if isinstance(before, float) else 0.0)
+            self.source.cache.put(key, spent, 64)
+        return found
 
     def _by_index(self, step: Step, direction: str, codes: np.ndarray) -> Found:
         near_end, far_end = ("src", "dst") if direction == "out" else ("dst", "src")

@@ -259,6 +259,15 @@ class StoredTable:
         found = self.cache.get((*self.key, "column", name))
         return found if found is not None else self._columns([name])[name]
 
+    def can_keep(self, row_bytes: int) -> bool:
+        """Whether a column of that width fits into the cache."""
+        return self.rows * row_bytes <= self.cache.most_bytes
+
+    def passing(self, name: str) -> Iterator[tuple[np.ndarray, pa.Array]]:
+        """(row ids, values) of a column, part by part in any order; nothing is kept."""
+        for batch in self._batches([name], None):
+            yield np.asarray(batch["_rowid"]).astype(np.int64), batch[name]
+
     def whole(self, names: Sequence[str]) -> dict[str, pa.Array]:
         """Whole columns that are used once and not kept."""
         rows = pa.Table.from_batches(list(self._batches(list(names), None)), schema=self._shape(names))

@@ -2,7 +2,7 @@
 
 All vectors of a column are kept in memory once they are needed, where a product with one vector takes milliseconds; it
 finds the rows that can be among the best. Those are computed again with twice the digits, each by itself, so that the
-order does not hang on which rows were computed together.
+order does not hang on which rows were computed together. A column that is too large to be kept is read past once.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ def distances(
     """
     goal = query.astype(np.float64)
     size = float(np.sqrt((goal * goal).sum()))
-    rows, there = _matrix(table, column, numbers)
     if size == 0.0 or len(numbers) == 0:
         return pa.nulls(len(numbers), pa.float64())
+    stored = table.stored
+    if stored is not None and _is_many(stored, numbers) and not stored.can_keep(len(goal) * 4):
+        return _streamed(stored, column, goal, size, numbers)
+    rows, there = _matrix(table, column, numbers)
     if best is not None and 0 < best < len(numbers) and len(numbers) > ROUGH_ROWS:
         rough = _rough(table, column, rows, numbers, (goal / size).astype(np.float32))
         rough[~there] = np.inf
@@ -43,6 +46,22 @@ def distances(
             return pa.array(found, mask=~there | ~np.isfinite(found))
     found = _exact(rows.take(np.arange(len(numbers))), goal, size)
     return pa.array(found, mask=~there | ~np.isfinite(found))
+
+
+def _is_many(stored: StoredTable, numbers: np.ndarray) -> bool:
+    return len(numbers) > max(256, 0.02 * stored.rows)
+
+
+def _streamed(stored: StoredTable, column: str, goal: np.ndarray, size: float, numbers: np.ndarray) -> pa.Array:
+    """As `distances`, for rows in order of their numbers, of a column that does not fit into the cache."""
+    found = np.full(len(numbers), np.nan)
+    stored.watch.use("vectors read past")
+    for numbered, vectors in stored.passing(column):
+        at = np.searchsorted(numbers, numbered)
+        at[at == len(numbers)] = 0
+        wanted = np.flatnonzero((numbers[at] == numbered) & np.asarray(vectors.is_valid()))
+        found[at[wanted]] = _exact(_view(vectors)[wanted], goal, size)
+    return pa.array(found, mask=~np.isfinite(found))
 
 
 class _Rows:
@@ -60,9 +79,7 @@ class _Rows:
 
 def _matrix(table: Table, column: str, numbers: np.ndarray) -> tuple[_Rows, np.ndarray]:
     stored = table.stored
-    if isinstance(stored, StoredTable) and (
-        stored.has_columns([column]) or len(numbers) > max(256, 0.02 * stored.rows)
-    ):
+    if isinstance(stored, StoredTable) and (stored.has_columns([column]) or _is_many(stored, numbers)):
         whole = stored.column(column)
         stored.watch.use("vectors in memory")
         places = stored.numbering().places(numbers)
