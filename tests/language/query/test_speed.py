@@ -45,7 +45,9 @@ def test_a_query_of_twenty_lines_is_parsed_and_checked_within_five_milliseconds(
 
 
 def test_the_grammar_is_built_once() -> None:
-    from omnigraph.language.query.parse import _grammar
+    from omnigraph.language.reading import grammar_of
 
     parse_queries("")
-    assert _grammar() is _grammar()
+    built = grammar_of.cache_info().misses
+    parse_queries("")
+    assert grammar_of.cache_info().misses == built

@@ -1,25 +1,24 @@
 """From .gq text to a QueryFile.
 
-1. text      refuse what no file in UTF-8 holds (lone surrogates) and NUL
-2. grammar   LALR with a contextual lexer (`grammar.lark`), built on first use and kept for the process
-3. syntax    the tree becomes queries with places
+1. text      refuse what is no plain text, and parse the rest by `grammar.lark` (see `language.reading`)
+2. syntax    the tree becomes queries with places
 
 Whatever the text, the outcome is a QueryFile or QuerySyntaxError. Importing this module does not import lark.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import QuerySyntaxError
 from omnigraph.language.query.syntax import place_of, read_file
 from omnigraph.language.query.text import QueryText
 from omnigraph.language.query.tree import QueryFile
+from omnigraph.language.reading import check_text, grammar_of, open_string
 from omnigraph.language.schema.source import Place, did_you_mean, quoted_list
 
 if TYPE_CHECKING:
-    from lark import Lark, UnexpectedCharacters, UnexpectedToken
+    from lark import UnexpectedCharacters, UnexpectedToken
 
 SECTIONS = ("return", "having", "order", "limit", "offset")
 STATEMENTS = ("insert", "update", "delete", "merge")
@@ -82,35 +81,14 @@ def parse_queries(text: str, *, file: str = "<query>") -> QueryFile:
     from lark import UnexpectedCharacters, UnexpectedToken
 
     source = QueryText(text, file)
-    _check_text(source)
+    check_text(source, "a query", source.refuse)
     try:
-        tree = _grammar().parse(text)
+        tree = grammar_of(__package__).parse(text)
     except UnexpectedToken as error:
         raise _unexpected_token(error, source) from None
     except UnexpectedCharacters as error:
         raise _unexpected_character(error, source) from None
     return read_file(tree, source)
-
-
-@cache
-def _grammar() -> Lark:
-    from importlib.resources import files
-
-    from lark import Lark
-
-    grammar = files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=False)
-
-
-def _check_text(source: QueryText) -> None:
-    nul = source.text.find("\0")
-    if nul >= 0:
-        raise source.refuse(source.place_of(nul), "There is a NUL character here; a query is plain text.")
-    try:
-        source.text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        detail = "There is half of a surrogate pair here; a query is plain text in UTF-8."
-        raise source.refuse(source.place_of(error.start), detail) from None
 
 
 # ---- syntax errors in plain words ------------------------------------------------------------------------------------
@@ -121,9 +99,9 @@ def _unexpected_token(error: UnexpectedToken, source: QueryText) -> QuerySyntaxE
     expected = set(error.accepts or error.expected)
     if token.type == "$END":
         place = Place(token.end_line or 1, token.end_column or 1)
-        return source.refuse(place, f"The file ends where {_words(expected)} was expected.{_open_string(error)}")
+        return source.refuse(place, f"The file ends where {_words(expected)} was expected.{open_string(error)}")
     detail = _detail(source, token.start_pos or 0, str(token), expected)
-    return source.refuse(place_of(token), detail + _open_string(error))
+    return source.refuse(place_of(token), detail + open_string(error))
 
 
 def _unexpected_character(error: UnexpectedCharacters, source: QueryText) -> QuerySyntaxError:
@@ -175,12 +153,4 @@ def _hint(found: str, near: str, expected: set[str]) -> str:
         return did_you_mean(found, SECTIONS)
     if "MATCH" in expected and found[:1].isalpha():
         return did_you_mean(found, ["match", *STATEMENTS])
-    return ""
-
-
-def _open_string(error: UnexpectedToken) -> str:
-    """A string that runs over several lines right before the error is most likely missing its closing quote."""
-    for token in error.token_history or ():
-        if token is not None and token.type == "STRING" and token.end_line != token.line:
-            return f" Is the string that opens on line {token.line} missing its closing quote?"
     return ""

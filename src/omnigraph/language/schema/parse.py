@@ -1,9 +1,8 @@
 """From .pg text to a Schema.
 
-1. text      refuse what no file in UTF-8 holds (lone surrogates) and NUL
-2. grammar   LALR with a contextual lexer (`grammar.lark`), built on first use and kept for the process
-3. syntax    the tree becomes declarations with places
-4. rules     the declarations are checked against each other and become the model
+1. text      refuse what is no plain text, and parse the rest by `grammar.lark` (see `language.reading`)
+2. syntax    the tree becomes declarations with places
+3. rules     the declarations are checked against each other and become the model
 
 Whatever the text, the outcome is a Schema, SchemaSyntaxError or SchemaRuleError. Importing this module does not import
 lark: opening a graph reads its schema as JSON and never needs the parser.
@@ -11,17 +10,17 @@ lark: opening a graph reads its schema as JSON and never needs the parser.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import SchemaSyntaxError
+from omnigraph.language.reading import check_text, grammar_of, open_string
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.rules import build_schema
 from omnigraph.language.schema.source import Place, Source, did_you_mean, quoted_list
 from omnigraph.language.schema.syntax import place_of, read_declarations
 
 if TYPE_CHECKING:
-    from lark import Lark, Token, UnexpectedCharacters, UnexpectedToken
+    from lark import Token, UnexpectedCharacters, UnexpectedToken
 
 DECLARATIONS = ("interface", "node", "edge")
 # Terminals in plain words, in the order in which a message lists them. `NEXT` stands for whatever may follow a whole
@@ -59,35 +58,14 @@ def parse_schema(text: str, *, file: str = "<schema>") -> Schema:
     from lark import UnexpectedCharacters, UnexpectedToken
 
     source = Source(text, file)
-    _check_text(source)
+    check_text(source, "a schema", source.syntax_error)
     try:
-        tree = _grammar().parse(text)
+        tree = grammar_of(__package__).parse(text)
     except UnexpectedToken as error:
         raise _unexpected_token(error, source) from None
     except UnexpectedCharacters as error:
         raise _unexpected_character(error, source) from None
     return build_schema(read_declarations(tree, source), source)
-
-
-@cache
-def _grammar() -> Lark:
-    from importlib.resources import files
-
-    from lark import Lark
-
-    grammar = files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=False)
-
-
-def _check_text(source: Source) -> None:
-    nul = source.text.find("\0")
-    if nul >= 0:
-        raise source.syntax_error(source.place_of(nul), "There is a NUL character here; a schema is plain text.")
-    try:
-        source.text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        detail = "There is half of a surrogate pair here; a schema is plain text in UTF-8."
-        raise source.syntax_error(source.place_of(error.start), detail) from None
 
 
 # ---- syntax errors in plain words ------------------------------------------------------------------------------------
@@ -98,9 +76,9 @@ def _unexpected_token(error: UnexpectedToken, source: Source) -> SchemaSyntaxErr
     expected = set(error.accepts or error.expected)
     if token.type == "$END":
         place = Place(token.end_line or 1, token.end_column or 1)
-        return source.syntax_error(place, f"The file ends where {_words(expected)} was expected.{_open_string(error)}")
+        return source.syntax_error(place, f"The file ends where {_words(expected)} was expected.{open_string(error)}")
     offset = token.start_pos or 0
-    return source.syntax_error(place_of(token), _detail(source, offset, str(token), expected) + _open_string(error))
+    return source.syntax_error(place_of(token), _detail(source, offset, str(token), expected) + open_string(error))
 
 
 def _unexpected_character(error: UnexpectedCharacters, source: Source) -> SchemaSyntaxError:
@@ -142,12 +120,4 @@ def _hint(found: str, expected: set[str]) -> str:
         return " Lists can't be nested."
     if found[:1] == "@" and "COMMA" in expected and "LBRACE" in expected:
         return " Annotations of a node stand before `implements`."
-    return ""
-
-
-def _open_string(error: UnexpectedToken) -> str:
-    """A string that runs over several lines right before the error is most likely missing its closing quote."""
-    for token in error.token_history or ():
-        if token is not None and token.type == "STRING" and token.end_line != token.line:
-            return f" Is the string that opens on line {token.line} missing its closing quote?"
     return ""
