@@ -25,7 +25,7 @@ LAYERS = (
     {"write", "branch", "index"},
     {"pipeline", "read"},
     {"maintenance", "query"},
-    {"upkeep", "ask"},
+    {"upkeep", "ask", "prepared"},
     {"graph", "create", "transaction"},
     {"demo"},
     {"cli"},

@@ -1,4 +1,6 @@
-"""Asking a graph handle: queries that read, on one pinned state, and queries that write. See `omnigraph.query`."""
+"""Asking a graph handle: queries that read, on one pinned state, queries that write, and both prepared. See
+`omnigraph.query`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.commit.door import Door
     from omnigraph.commit.stage import View
     from omnigraph.language.query.model import CheckedQuery
+    from omnigraph.prepared import Prepared
     from omnigraph.query.engine import Engine
     from omnigraph.query.mutate_result import MutationResult
     from omnigraph.query.result import Result
@@ -88,6 +91,31 @@ class Ask:
 
         request = Request(branch=branch, actor=actor or self._actor, if_commit=if_commit, operation_id=operation_id)
         return run_mutation(self._door, check, {**(params or {}), **values}, request, cache=engine.cache)
+
+    def prepare(
+        self,
+        source: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        branch: str = MAIN,
+        commit: str | None = None,
+        as_of: AsOf | None = None,
+        timeout_s: float | None = None,
+        max_rows: int | None = None,
+        max_memory_bytes: int | None = None,
+        actor: str | None = None,
+    ) -> Prepared:
+        """A query that reads or writes, checked now and run later, any number of times: `statement.run(slug="ada")`.
+
+        Source, state and limits as of `query`, the actor as of `mutate`.
+        """
+        from omnigraph.prepared import State, prepare
+        from omnigraph.query.limits import Options
+
+        text, file = query_text(source)
+        options = Options(timeout_s=timeout_s, max_rows=max_rows, max_memory_bytes=max_memory_bytes)
+        state = State(branch, commit, as_of)
+        return prepare(self, text, name, state, file=file, options=options, actor=actor or self._actor)
 
     @property
     def queries(self) -> Engine:

@@ -208,7 +208,8 @@ class QueryCheckError(QueryError):
 
 
 class ParameterError(QueryError):
-    """`problems` are all of them: objects with `parameter` and `detail`."""
+    """`problems` are all of them: objects with `parameter`, `detail`, `declared` (its type in the query, or null) and
+    `given` (the Python type of the value, or null without one)."""
 
     condition = "query_parameter"
     text = "the query {query} can't run with these parameters: {shown}"

@@ -173,5 +173,12 @@ def test_old_names_of_lint_warn_and_do_the_same(queries: Path, done: Cli, old: l
     assert result.err == f"warning: `omnigraph {' '.join(old)}` is now called `omnigraph lint`.\n"
 
 
+def test_the_old_name_read_warns_and_does_the_same(queries: Path, done: Cli) -> None:
+    new = done("query", queries, "people", "--query", "people.gq", "--json")
+    old = done("read", queries, "people", "--query", "people.gq", "--json")
+    assert old.out == new.out
+    assert old.err == "warning: `omnigraph read` is now called `omnigraph query`.\n"
+
+
 def test_a_schema_named_twice_is_refused(queries: Path, cli: Cli) -> None:
     assert cli("lint", queries, "--schema", "people.pg", "--query", "people.gq").code == 2

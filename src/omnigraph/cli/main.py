@@ -20,6 +20,7 @@ _OLD_NAMES = {
     ("query", "lint"): "lint",
     ("query", "check"): "lint",
     ("change",): "mutate",
+    ("read",): "query",
 }
 
 

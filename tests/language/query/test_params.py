@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from omnigraph.errors import ParameterError
@@ -36,6 +41,28 @@ def bind(declared: str, given: dict[str, Any], clause: str = "", rest: str = "re
         ("[String]", [], ()),
         ("[Date]", ["2024-01-01"], (date(2024, 1, 1),)),
         ("Vector(2)", [1, 2.5], (1.0, 2.5)),
+        ("DateTime", date(2024, 2, 29), datetime(2024, 2, 29, tzinfo=UTC)),
+        (
+            "DateTime",
+            datetime(2024, 2, 29, 1, tzinfo=timezone(timedelta(hours=2))),
+            datetime(2024, 2, 28, 23, tzinfo=UTC),
+        ),
+        (
+            "DateTime",
+            np.datetime64("2024-02-29T01:02:03.004567891", "ns"),
+            datetime(2024, 2, 29, 1, 2, 3, 4000, tzinfo=UTC),
+        ),
+        ("Date", np.datetime64("2024-02-29"), date(2024, 2, 29)),
+        ("[Date]", np.array(["2024-02-29"], "datetime64[D]"), (date(2024, 2, 29),)),
+        ("[DateTime]", np.array(["2024-02-29"], "datetime64[ns]"), (datetime(2024, 2, 29, tzinfo=UTC),)),
+        ("I64", np.int32(7), 7),
+        ("F64", np.float32(0.5), 0.5),
+        ("Bool", np.bool_(True), True),
+        ("String", np.str_("a"), "a"),
+        ("[I64]", (1, 2), (1, 2)),
+        ("[I64]", np.arange(2), (0, 1)),
+        ("Vector(2)", np.array([1, 2.5], np.float32), (1.0, 2.5)),
+        ("Blob", bytearray(b"a"), b"a"),
     ],
 )
 def test_a_value_of_the_declared_type(type_: str, given: Any, expected: Any) -> None:
@@ -78,6 +105,23 @@ def test_a_value_of_the_declared_type(type_: str, given: Any, expected: Any) -> 
         ("Vector(2)", [1, "a"]),
         ("Vector(2)", [1, float("inf")]),
         ("String", None),
+        ("F64", Decimal("1.5")),
+        ("I64", Decimal(1)),
+        ("I64", Fraction(1)),
+        ("I64", np.float64(1)),
+        ("I64", np.datetime64("2024-02-29", "ns")),
+        ("I64", np.timedelta64(1, "ns")),
+        ("[I64]", np.array(["2024-02-29"], "datetime64[ns]")),
+        ("[I64]", np.zeros((1, 1), int)),
+        ("DateTime", np.datetime64("NaT")),
+        ("DateTime", pd.NaT),
+        ("Date", pd.NaT),
+        ("Date", time(1, 2)),
+        ("Date", np.datetime64("2024-02-29T01:00")),
+        ("String", b"a"),
+        ("String", UUID(int=0)),
+        ("Vector(2)", np.array([1, np.nan], np.float32)),
+        ("Vector(2)", np.zeros((2, 1))),
     ],
 )
 def test_a_value_of_another_type_is_refused(type_: str, given: Any) -> None:
@@ -87,6 +131,34 @@ def test_a_value_of_another_type_is_refused(type_: str, given: Any) -> None:
     assert problem["parameter"] == "x"
     str(caught.value).encode()
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "told"),
+    [
+        ("F64?", Decimal("1.5"), "decimal.Decimal"),
+        ("Date", "soon", "str"),
+        ("Vector(2)", np.zeros(3), "numpy.ndarray"),
+        ("[String]", [1], "list"),
+        ("I32", 2**31, "int"),
+        ("String", None, "null"),
+    ],
+)
+def test_a_refusal_names_the_parameter_its_declared_type_and_the_type_of_the_value(
+    type_: str, given: Any, told: str
+) -> None:
+    with pytest.raises(ParameterError) as caught:
+        bind(f"$x: {type_}", {"x": given})
+    (problem,) = caught.value.fields["problems"]
+    assert (problem["parameter"], problem["declared"], problem["given"]) == ("x", type_, told)
+    assert "$x" in str(caught.value)
+
+
+def test_what_is_not_given_or_not_declared_has_no_type() -> None:
+    with pytest.raises(ParameterError) as caught:
+        bind("$x: I32", {"y": 1})
+    told = [(p["parameter"], p["declared"], p["given"]) for p in caught.value.fields["problems"]]
+    assert told == [("y", None, "int"), ("x", "I32", None)]
 
 
 def test_what_may_be_null_may_be_left_out() -> None:

@@ -7,10 +7,14 @@
 | I32 … U64   | a whole number in range; never a boolean, never text        | int                          |
 | F32, F64    | a finite number; never a boolean                            | float                        |
 | Date        | `"2024-02-29"`, a date                                      | date                         |
-| DateTime    | `"2024-02-29T12:30:00Z"`, a datetime                        | datetime, UTC, milliseconds  |
+| DateTime    | `"2024-02-29T12:30:00Z"`, a datetime (in UTC unless it has  | datetime, UTC, milliseconds  |
+|             | a zone); a date, which is its midnight                      |                              |
 | Blob        | bytes; text is base64, with or without `base64:` in front   | bytes                        |
 | [T]         | a list of those, without null                               | tuple                        |
 | Vector(n)   | a list of n finite numbers                                  | tuple of floats              |
+
+Scalars and arrays of numpy count as what they hold. Nothing is rounded or guessed: a Decimal is no number here, and a
+datetime is no Date.
 
 Values are values: nothing that they hold is ever read as a part of the query. A parameter with `?` may be null or left
 out.
@@ -21,7 +25,7 @@ from __future__ import annotations
 import binascii
 import math
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from omnigraph.errors import ParameterError
@@ -37,31 +41,49 @@ SHOWN_CHARS_MAX = 60
 COUNT_MAX = 2**63 - 1
 
 
+Problem = dict[str, str | None]
+"""`parameter`, `detail`; `declared`, its type in the query, null if it has none; `given`, the type of the value."""
+
+
 class Misfit(ValueError):
     """Never leaves this module: the end of a sentence that starts with the parameter's name."""
 
 
 def bind_params(checked: CheckedQuery, given: Mapping[str, Any]) -> Mapping[str, Value]:
     """A value for every declared parameter; ParameterError with everything that is wrong."""
-    problems: list[dict[str, str]] = []
+    problems: list[Problem] = []
     bound: dict[str, Value] = {}
     declared = {p.name: p for p in checked.parameters}
     for name in given:
         if name not in declared:
             detail = f"is not declared.{did_you_mean(str(name), declared)}"
-            problems.append({"parameter": str(name), "detail": detail})
+            problems.append(_problem(str(name), detail, None, type_name(given[name])))
     for name, p in declared.items():
         value = given.get(name)
         try:
             bound[name] = _value(p, name in given, value)
         except Misfit as misfit:
-            problems.append({"parameter": name, "detail": f"{misfit}."})
+            told = type_name(value) if name in given else None
+            problems.append(_problem(name, f"{misfit}.", p, told))
     if not problems:
-        problems = _uses(checked, bound)
+        problems = [_problem(n, detail, declared[n], type_name(given.get(n))) for n, detail in _uses(checked, bound)]
     if problems:
         shown = " ".join(f"${p['parameter']} {p['detail']}" for p in problems[:5])
         raise ParameterError(query=checked.name, problems=problems, shown=shown)
     return bound
+
+
+def _problem(name: str, detail: str, declared: Parameter | None, given: str | None) -> Problem:
+    shown = None if declared is None else str(declared.type)
+    return {"parameter": name, "detail": detail, "declared": shown, "given": given}
+
+
+def type_name(value: Any) -> str:
+    """The Python type of a value, as people write it: `str`, `decimal.Decimal`, `numpy.ndarray`; `null` for None."""
+    if value is None:
+        return "null"
+    t = type(value)
+    return t.__qualname__ if t.__module__ == "builtins" else f"{t.__module__}.{t.__qualname__}"
 
 
 def _value(p: Parameter, given: bool, value: Any) -> Value:
@@ -88,7 +110,7 @@ def _sequence(t: Type, value: Any) -> Sequence[Any]:
     if isinstance(value, list | tuple):
         return value
     if hasattr(value, "tolist") and getattr(value, "ndim", 0) == 1:
-        return list(value.tolist())
+        return list(value) if value.dtype.kind in "Mm" else list(value.tolist())
     raise Misfit(f"is a list {t.null(False)}, not {_shown(value)}")
 
 
@@ -103,7 +125,7 @@ def _item(t: Type, position: int, value: Any) -> Value:
 
 def _scalar(kind: str, value: Any) -> Value:
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
+        value = _unboxed(kind, value)
     if kind == "String" and isinstance(value, str):
         return _text(value)
     if kind == "Bool" and isinstance(value, bool):
@@ -122,6 +144,16 @@ def _scalar(kind: str, value: Any) -> Value:
     if kind == "Blob":
         return _blob(value)
     raise Misfit(f"is {kind}, not {_shown(value)}")
+
+
+def _unboxed(kind: str, value: Any) -> Any:
+    """A scalar of numpy as a value of Python. Its times are whole numbers of some unit, which must not become one."""
+    if getattr(value.dtype, "kind", "") not in "Mm":
+        return value.item()
+    if kind == "DateTime" and value.dtype.kind == "M":
+        return value.astype("datetime64[us]").item()
+    exact = value.item()
+    return value if isinstance(exact, int) else exact
 
 
 def _text(value: str) -> str:
@@ -152,15 +184,24 @@ def _date(value: Any) -> date:
 
 
 def _datetime(value: Any) -> datetime:
-    try:
-        found = (
-            datetime_of(value) if isinstance(value, str) else whole_ms(value) if isinstance(value, datetime) else None
-        )
-    except OverflowError:
-        found = None
+    found = None
+    if isinstance(value, str):
+        found = datetime_of(value)
+    elif isinstance(value, datetime):
+        found = _moment(value)
+    elif isinstance(value, date):
+        found = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if found is None:
         raise Misfit(f'is a DateTime, as in "2024-02-29T12:30:00Z", not {_shown(value)}')
     return found
+
+
+def _moment(value: datetime) -> datetime | None:
+    """None for what is no moment: outside of the years 1 to 9999, or NaT of pandas, which calls itself a datetime."""
+    try:
+        return whole_ms(value) if value == value else None
+    except OverflowError:
+        return None
 
 
 def _blob(value: Any) -> bytes:
@@ -184,7 +225,7 @@ def _shown(value: Any) -> str:
 # ---- values that a certain use asks for ------------------------------------------------------------------------------
 
 
-def _uses(checked: CheckedQuery, bound: Mapping[str, Value]) -> list[dict[str, str]]:
+def _uses(checked: CheckedQuery, bound: Mapping[str, Value]) -> list[tuple[str, str]]:
     """Limits that are not negative, patterns that compile, edits and k in range: what a literal is checked for."""
     found: dict[str, str] = {}
 
@@ -206,4 +247,4 @@ def _uses(checked: CheckedQuery, bound: Mapping[str, Value]) -> list[dict[str, s
             problem = None if text is None else pattern_problem(str(text))
             if problem is not None:
                 found.setdefault(term.pattern.name, f"can't be used by matches. {problem}")
-    return [{"parameter": name, "detail": detail} for name, detail in found.items()]
+    return list(found.items())
