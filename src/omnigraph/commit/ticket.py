@@ -138,6 +138,10 @@ class Tickets:
         name = plan_name(ticket.incarnation, ticket.epoch, attempt)
         return self.objects.create(name, {**plan, "nonce": ticket.nonce})
 
+    def secure(self, ticket: Ticket, attempt: int) -> None:
+        """Make the ticket and the plan of an attempt durable: what bears no stamp is known by them alone."""
+        self.objects.secure([ticket.name, plan_name(ticket.incarnation, ticket.epoch, attempt)])
+
     def plans(self, ticket: Ticket) -> list[dict[str, Any]]:
         """Every plan of this epoch that can be read, newest attempt first."""
         prefix = f"{ticket.incarnation}/{ticket.epoch:012d}.plan"

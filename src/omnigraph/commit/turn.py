@@ -121,6 +121,8 @@ class Turn:
         plan = Plan.of(attempt, prepared.tables, record)
         if not door.tickets.write_plan(ticket, attempt, plan.to_json()):
             raise effect.Zombie(f"the plan of epoch {ticket.epoch} is another's")
+        if any(planned.unstamped for planned in plan.tables.values()):
+            door.tickets.secure(ticket, attempt)
         effect.run_effects(prepared, ticket, attempt=attempt, observe=door.observe)
         door.observe("publish")
         publish(door.manifest, door.tables, view.head, record)

@@ -50,6 +50,12 @@ def sync_files(paths: Iterable[str]) -> None:
         _sync(folder)
 
 
+def sync_folder(path: str) -> None:
+    """Sync the names in a folder."""
+    if fsync_enabled():
+        _sync(path)
+
+
 def sync_tree(root: str, *, above: int = 1) -> None:
     """Sync everything below a folder and the folder's own name: for what was created as a whole.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from omnigraph.errors import StorageError
+from omnigraph.storage import durable
 from omnigraph.storage.layout import RECOVERY, Location
 
 if TYPE_CHECKING:
@@ -71,6 +72,12 @@ class ControlObjects:
 
         with _reported(f"writing {RECOVERY}/{name}"):
             obstore.put(self._store, name, orjson.dumps(body), mode="overwrite")
+
+    def secure(self, names: Iterable[str]) -> None:
+        """Make objects safe from a power loss. Few need it: most can be lost without a trace."""
+        if self._root is not None:
+            durable.sync_files([os.path.join(self._root, name) for name in names])
+            durable.sync_folder(os.path.dirname(self._root))
 
     def read(self, name: str) -> dict[str, Any] | None:
         """The object's JSON; None if it does not exist; {} if it can't be understood (torn by a crash, foreign)."""
