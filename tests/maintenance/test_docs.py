@@ -1,20 +1,13 @@
 """The page about maintenance: what it shows is what the commands say, and its figures are those of the code.
 
-Every block that follows `<!-- first: NAME -->` holds commands and their outputs. NAME is what happens before; then they
-are run in the order of the page, by the real command line. Times, ids and sizes may differ.
-
-    OMNIGRAPH_DOCS=write python -m pytest tests/maintenance/test_docs.py
-
-writes what the commands say into the page, for somebody to read before it is committed.
+The commands are run by `tests.pages`. Times, ids and sizes may differ.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import shutil
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,17 +22,15 @@ from omnigraph.maintenance.policy import SECTIONS, parse_maintain_policy
 from omnigraph.storage.edit import ROWS_PER_FRAGMENT
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from tests.maintenance import strangers
+from tests.pages import DOCS, run_page
 
-DOCS = Path(__file__).parents[2] / "docs" / "maintenance.md"
-PAGE = DOCS.read_text()
-WRITES = os.environ.get("OMNIGRAPH_DOCS") == "write"
+PATH = DOCS / "maintenance.md"
+PAGE = PATH.read_text()
 SCHEMA = """
 node Person { name: String @key  age: I32? @index  bio: String? @index }
 node City { name: String @key }
 edge Knows: Person -> Person
 """
-RUN = re.compile(r"<!-- first: (?P<first>[a-z ]+) -->\n```\n(?P<text>\$ .*?)```", re.DOTALL)
-COMMAND = re.compile(r"^\$ omnigraph ([^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
 
 
 def people(path: Path) -> None:
@@ -60,12 +51,8 @@ def a_stranger(path: Path) -> None:
     strangers.index(graph, "City", "name")
 
 
-FIRST: dict[str, Callable[[Path], None]] = {"people": people, "a stranger": a_stranger}
-
-
-def plain(text: str, folder: Path) -> list[str]:
+def plain(text: str) -> list[str]:
     """Lines without what differs from run to run."""
-    text = text.replace(str(folder), "/data")
     text = re.sub(r"\b01[0-9A-HJKMNP-TV-Z…]{1,24}(?![0-9A-Za-z])", "ID", text)
     text = re.sub(r"\b[\d,]+(\.\d+)? (B|KiB|MiB)\b", "SIZE", text)
     text = re.sub(r"\b\d+\.\d( s\b|(?=\n|$))", "TIME", text)
@@ -81,24 +68,10 @@ def test_every_output_on_the_page_is_what_the_command_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "policy.yaml").write_text(policy_block())
-    written = PAGE
-    blocks = list(RUN.finditer(PAGE))
-    assert len(blocks) == PAGE.count("<!-- first:") == 5, "every marked block is run"
-    for block in blocks:
-        FIRST[block["first"]](tmp_path / "people")
-        commands = COMMAND.findall(block["text"])
-        assert len(commands) == block["text"].count("$ omnigraph ")
-        text = ""
-        for command, shown in commands:
-            told = cli(*shlex.split(command), "--quiet")
-            text += f"$ omnigraph {command}\n{(told.out + told.err).replace(str(tmp_path), '/data')}"
-            if not WRITES:
-                assert plain(told.out + told.err, tmp_path) == plain(shown, tmp_path), (
-                    f"omnigraph {command}\n{told.out}"
-                )
-        written = written.replace(block[0], block[0].replace(block["text"], text))
-    if WRITES:
-        DOCS.write_text(written)
+    at = tmp_path / "people"
+    first = {"people": partial(people, at), "a stranger": partial(a_stranger, at)}
+    assert PAGE.count("<!-- first:") == 5
+    assert run_page(PATH, tmp_path, cli, plain, first=first) == 11
 
 
 def policy_block() -> str:
@@ -155,7 +128,7 @@ def test_the_table_of_indices_is_what_is_built(declaration: str, shown: str) -> 
 def test_every_condition_on_the_page_exists() -> None:
     section = PAGE.split("\n## When something is refused\n")[1]
     named = set(re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE)) - {"refused"}
-    known = re.findall(r"^\| `([a-z_]+)` \|", (DOCS.parent / "errors.md").read_text(), re.MULTILINE)
+    known = re.findall(r"^\| `([a-z_]+)` \|", (DOCS / "errors.md").read_text(), re.MULTILINE)
     assert len(named) >= 10
     assert named <= set(known)
 

@@ -8,7 +8,7 @@ import pytest
 import omnigraph as og
 
 DOCS = Path(og.__file__).parent.parent.parent / "docs"
-SCHEMA = re.findall(r"```pg\n(.*?)```", (DOCS / "query.md").read_text(), re.S)[0]
+SCHEMA = re.findall(r"```pg\n(.*?)```", (DOCS / "query-language.md").read_text(), re.S)[0]
 PEOPLE = ("ada", "bob", "cy", "dan", "eve", "flo")
 
 

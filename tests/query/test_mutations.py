@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +13,6 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
-from tests.query.conftest import DOCS
 
 RULES = """
 node Item {
@@ -600,17 +597,6 @@ def test_a_query_is_checked_again_when_the_schema_has_changed(graph: og.Graph) -
         graph.mutate(text)
     other.apply_schema(schema.replace("score: I64?", "score: I64?\n  extra: I64?"))
     assert graph.mutate("query q() { update Person set { extra: 1 } where true }").affected == 6
-
-
-def test_the_example_of_the_docs_does_what_it_says(graph: og.Graph, tmp_path: Path) -> None:
-    text = (DOCS / "query.md").read_text()
-    file = tmp_path / "people.gq"
-    file.write_text("\n".join(re.findall(r"```gq\n(.*?)```", text, re.S)))
-    done = graph.mutate(file, "hire", {"person": "ada", "company": "acme"}, actor="anna")
-    assert f'{{"edge:WorksAt": 1}}, {json.dumps(done.to_pylist())}' in text
-    assert done.inserted == {"edge:WorksAt": 1}
-    last = {"slugs": [], "before": "2020-01-01"}
-    assert graph.mutate(str(file), "forget", last, if_commit=done.graph_commit_id).commit is None
 
 
 # ---- many writers ----------------------------------------------------------------------------------------------------
