@@ -25,6 +25,7 @@ check: lint types test    ## what CI runs
 
 torture: $(READY)         ## every fault at every storage request and file system call (long)
 	$(BIN)/python -m tests.commit.test_interleavings
+	OMNIGRAPH_WRITES=50 $(BIN)/python -m pytest tests/contention/test_writers.py
 	$(BIN)/python -m tests.faults.runner --all
 
 soak: $(READY)            ## many processes under random kills, stops and lost answers; then maintenance beside live writers; MINUTES= each

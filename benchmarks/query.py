@@ -63,15 +63,15 @@ def _forms(hops: int, what: str) -> list[str]:
     for near, far in itertools.pairwise(names[1:]):
         stepwise += f" WITH DISTINCT {near} MATCH ({near})-[:Knows]->({far}:Person)"
     last = names[-1]
-    return [form.format(last=last) for form in (f"{whole} {ends}", f"{stepwise} {ends}")]
+    return [form.replace("LAST", last) for form in (f"{whole} {ends}", f"{stepwise} {ends}")]
 
 
 def _questions() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for hops in (1, 2, 3):
-        found[f"count{hops}"] = (_forms(hops, "count(DISTINCT {last}.slug)"), "one")
-        found[f"count{hops}"][0].extend(_forms(hops, "count(DISTINCT {last})"))
-        found[f"rows{hops}"] = (_forms(hops, "DISTINCT {last}.slug, {last}.name"), "one")
+        found[f"count{hops}"] = (_forms(hops, "count(DISTINCT LAST.slug)"), "one")
+        found[f"count{hops}"][0].extend(_forms(hops, "count(DISTINCT LAST)"))
+        found[f"rows{hops}"] = (_forms(hops, "DISTINCT LAST.slug, LAST.name"), "one")
     pairs = "MATCH (a:Person)-[:Knows]->(b:Person)-[:Knows]->(c:Person) WHERE a.slug IN $s"
     steps = (
         "MATCH (a:Person) WHERE a.slug IN $s MATCH (a)-[:Knows]->(b:Person) MATCH (b)-[:Knows]->(c:Person)"

@@ -10,6 +10,10 @@ import pytest
 COUNTS = pytest.StashKey[list[dict[str, Any]]]()
 """What the workers of a parallel run say of their fault injection, for the line at its end."""
 
+OWN_SPARK = frozenset(f"tests/spark/test_{name}.py" for name in ("killed", "cluster", "session", "submitted"))
+"""They start Spark in processes of their own."""
+LONGEST = ("tests/spark/", "tests/faults/", "tests/contention/", "tests/demo/")
+
 
 @pytest.fixture(autouse=True)
 def _no_session_of_other_tests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +38,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for counts in found:
         if counts["not_run"]:
             terminalreporter.write_line(f"NOT RUN: faults at file system calls, because of {counts['not_run']}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """File by file, but all that shares the Spark session goes to one worker: each session is a JVM."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class FileByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            shares = file.startswith("tests/spark/") and file not in OWN_SPARK
+            return "tests/spark" if shares else file
+
+    return FileByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest goes first, so that no worker is left with it at the end."""
+    items.sort(
+        key=lambda item: next((i for i, part in enumerate(LONGEST) if item.nodeid.startswith(part)), len(LONGEST))
+    )
 
 
 def pytest_configure() -> None:

@@ -1,6 +1,6 @@
 """Whatever happens to one of its file system calls, a verb leaves the graph old or new, as the oracle says.
 
-A sample, drawn by a fixed seed; `make torture` runs every call with every fault. On a machine that does not let a
+A sample, drawn by a fixed seed, of every second verb; `make torture` runs every call with every fault. On a machine that does not let a
 process hand its system calls over, only kills at the door's phases and at random times are run; the end of the test
 session then says so.
 """
@@ -15,17 +15,18 @@ from tests.faults.verbs import VERBS, by_name
 
 SEED = 1
 RUNS_PER_VERB = 2
+SAMPLED = VERBS[1::2]
 
 
 @pytest.fixture(scope="module")
 def reports(disk: DiskBench, ledger: list[Report]) -> dict[str, Report]:
-    possible = [verb for verb in VERBS if disk.can_stage(verb)]
+    possible = [verb for verb in SAMPLED if disk.can_stage(verb)]
     found = run_sample(disk, possible, seed=SEED, count=RUNS_PER_VERB)
     ledger.extend(found.values())
     return found
 
 
-@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+@pytest.mark.parametrize("verb", [verb.name for verb in SAMPLED])
 def test_a_struck_verb_leaves_old_or_new_and_a_writable_graph(
     disk: DiskBench, reports: dict[str, Report], verb: str
 ) -> None:
@@ -39,7 +40,7 @@ def test_what_is_acknowledged_survives_the_loss_of_everything_that_was_not_synce
 ) -> None:
     cases = [
         Case("disk", verb.name, kind, k, SEED)
-        for verb in VERBS
+        for verb in SAMPLED
         if disk.can_stage(verb)
         for kind, k, _ in disk.stage(verb).points
         if kind == "power_acknowledged"

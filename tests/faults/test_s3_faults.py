@@ -1,6 +1,7 @@
 """Whatever happens to one of its requests on S3, a verb leaves the graph old or new, as the oracle says, and writable.
 
-A sample, drawn by a fixed seed; `make torture` runs every request with every fault.
+A sample, drawn by a fixed seed, of every second verb; the others are struck on a local disk. `make torture` runs every
+request with every fault, of all verbs on both.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from tests.faults.verbs import VERBS, by_name
 
 SEED = 1
 RUNS_PER_VERB = 1
+SAMPLED = VERBS[::2]
 
 
 @pytest.fixture(scope="module")
 def reports(s3: S3Bench, ledger: list[Report]) -> dict[str, Report]:
-    found = run_sample(s3, VERBS, seed=SEED, count=RUNS_PER_VERB)
+    found = run_sample(s3, SAMPLED, seed=SEED, count=RUNS_PER_VERB)
     ledger.extend(found.values())
     return found
 
 
-@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+@pytest.mark.parametrize("verb", [verb.name for verb in SAMPLED])
 def test_a_struck_verb_leaves_old_or_new_and_a_writable_graph(reports: dict[str, Report], verb: str) -> None:
     report = reports[verb]
     assert len(report.results) == RUNS_PER_VERB

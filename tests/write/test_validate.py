@@ -399,7 +399,7 @@ def is_valid(state: MemoryReader) -> bool:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data(), people=PEOPLE, homes=HOMES, friends=FRIENDS)
 def test_a_write_to_a_valid_graph_is_refused_exactly_when_the_result_would_be_invalid(
     data: st.DataObject, people: Rows, homes: Rows, friends: Rows

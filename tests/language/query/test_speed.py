@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from omnigraph.language.query import check_query, parse_queries
 from tests.language.query.texts import SCHEMA
@@ -29,19 +30,25 @@ query busy($slug: String, $names: [String], $least: I64)
   offset 2
 }
 """
-LIMIT_S = 0.005
+UNITS_MOST = 3.5
+"""One unit is this machine's time for turning 20,000 numbers into text: 1.5 ms where the whole took 2.9 ms."""
 
 
-def test_a_query_of_twenty_lines_is_parsed_and_checked_within_five_milliseconds() -> None:
-    assert TWENTY_LINES.count("\n") == 20
-    best = 1.0
+def best_s(call: Callable[[], object]) -> float:
+    taken = []
     for _ in range(100):
         start = time.thread_time()
-        (query,) = parse_queries(TWENTY_LINES).queries
-        check_query(query, SCHEMA)
-        best = min(best, time.thread_time() - start)
-    print(f"parse and check: {best * 1000:.2f} ms")
-    assert best < LIMIT_S
+        call()
+        taken.append(time.thread_time() - start)
+    return min(taken)
+
+
+def test_a_query_of_twenty_lines_is_parsed_and_checked_in_a_few_milliseconds() -> None:
+    assert TWENTY_LINES.count("\n") == 20
+    whole = best_s(lambda: [check_query(query, SCHEMA) for query in parse_queries(TWENTY_LINES).queries])
+    unit = best_s(lambda: [str(i) for i in range(20_000)])
+    print(f"parse and check: {whole * 1000:.2f} ms, unit {unit * 1000:.2f} ms")
+    assert whole < UNITS_MOST * unit
 
 
 def test_the_grammar_is_built_once() -> None:

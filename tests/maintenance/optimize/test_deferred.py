@@ -259,7 +259,7 @@ def test_many_random_rounds_of_every_kind_answer_like_a_scan(graph: og.Graph, se
     rng = random.Random(seed)
     alive = every(7)
     top = len(alive)
-    for _ in range(10):
+    for _ in range(5):
         for _ in range(rng.randint(1, 3)):
             act = rng.choice(("delete", "delete_fragment", "append", "update"))
             if act == "append":
