@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli.demo import _places
+from omnigraph.demo.ask_story import Answer, Asked, Question, compare
 from omnigraph.demo.story import MARK, prepare_folder
 from omnigraph.errors import UsageError
 
@@ -43,13 +45,20 @@ def test_the_demo_tells_its_story_keeps_its_folder_and_can_be_run_again(tmp_path
         "node:Tag        CreateIndex: verified maintenance, published",
         "nothing is wrong",
         f"The report, with plots of every table before and after: {home / 'kept' / 'report.html'}",
+        "12. Questions, asked before and after the optimize of step 7. The rows are the same",
+        "traversal: where do the people work",
+        "full text: which posts speak of",
+        "vector: which posts are about",
+        "hybrid: both,",
         "Done in",
     ):
         assert told in done.stdout
+    took = re.findall(r"before optimize [\d.,]+ ms, again [\d.,]+ ms; after it [\d.,]+ ms, again", done.stdout)
+    assert len(took) == 4
     assert "→ engine local: as asked for" in done.stderr
     assert "reading: " in done.stderr
     kept = home / "kept"
-    made = {"pipeline.yaml", "social.pg", "graph", "rejects.jsonl", "people.csv", "report.html"}
+    made = {"pipeline.yaml", "social.pg", "graph", "rejects.jsonl", "people.csv", "report.html", "questions.gq"}
     assert made <= {p.name for p in kept.iterdir()}
     assert "<svg" in (kept / "report.html").read_text()
     again = demo("--keep", "kept", "--json", "--quiet", "--seed", "8", home=home)
@@ -68,7 +77,17 @@ def test_the_demo_tells_its_story_keeps_its_folder_and_can_be_run_again(tmp_path
     assert upkeep["bytes_on_disk"][0] > upkeep["bytes_on_disk"][1]
     assert upkeep["drift"] == {"node:Company": "suspicious", "node:Tag": "verified_maintenance"}
     assert upkeep["errors"] == 0
+    assert [asked["name"] for asked in upkeep["asked"]] == ["circle", "about", "alike", "both"]
+    assert all(asked["rows"] > 0 for asked in upkeep["asked"]), upkeep["asked"]
     assert upkeep["report"] == str(kept / "report.html")
+
+
+def test_an_answer_that_differs_after_optimize_ends_the_demo() -> None:
+    asked = [Question("traversal", "who?", "circle", {})]
+    before, after = [Answer([{"people": n}], f"people\n{n}", 0.1, 0.1) for n in (3, 4)]
+    assert compare(asked, [before], [before]) == (Asked("circle", 1, (0.1, 0.1), (0.1, 0.1)),)
+    with pytest.raises(AssertionError, match="optimize changed the answer to circle"):
+        compare(asked, [before], [after])
 
 
 def test_without_a_folder_to_keep_the_report_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

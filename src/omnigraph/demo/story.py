@@ -5,7 +5,7 @@
 3. check     rows and rejects must be exactly those that were planted
 4. again     the same file once more changes nothing
 5. crash     a writer is killed between its effects and their publication; the next one settles it
-6. upkeep    what keeps a graph fast, small and whole (`upkeep_story`)
+6. upkeep    what keeps a graph fast, small and whole (`upkeep_story`), and questions to it (`ask_story`)
 
 Everything lies in one folder that can be removed. Where a step does not keep what it says there is a bug, and an
 assertion tells it.
@@ -134,7 +134,7 @@ def _make(folder: str, scale: float, seed: int, stage: Stage, times: dict[str, f
     stage.say("1. Files, made up from a seed: people, companies, posts, who follows and likes what.")
     began = time.monotonic()
     world = generate(folder, scale=scale, seed=seed)
-    for name in ("social.pg", "pipeline.yaml"):
+    for name in ("social.pg", "pipeline.yaml", "questions.gq"):
         shutil.copyfile(HERE / name, os.path.join(folder, name))
     times["make"] = time.monotonic() - began
     nodes = sum(world.rows.values()) - world.edges
@@ -225,7 +225,8 @@ def summary(report: Report, *, kept: bool) -> list[str]:
         f"  {report.vectors:,} posts got a vector from a model that runs on this machine;",
         "  running it again changed nothing; a killed writer left nothing broken;",
         f"  {report.upkeep.commits:,} small commits wore it out, and maintenance made it small and fast again;",
-        "  what a stranger did to its tables was found, judged and taken back.",
+        "  what a stranger did to its tables was found, judged and taken back;",
+        "  questions along edges, by words, by meaning and by all of it had the same answers before and after.",
         f"The report of its maintenance: {report.upkeep.report}",
     ]
     if kept:
@@ -234,6 +235,7 @@ def summary(report: Report, *, kept: bool) -> list[str]:
             f"  omnigraph snapshot {report.graph}",
             f"  omnigraph commit list {report.graph}",
             f"  omnigraph stats {report.graph}",
+            f"  omnigraph query {report.graph} most_curious --query {os.path.join(report.folder, 'questions.gq')}",
             f"  omnigraph pipeline plan {os.path.join(report.folder, 'pipeline.yaml')}",
             f"  head {os.path.join(report.folder, 'rejects.jsonl')}",
         ]

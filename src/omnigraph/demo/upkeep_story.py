@@ -2,11 +2,13 @@
 
 1. day       several processes make small writes, on main and on a branch
 2. stats     what that has done to the graph
-3. optimize  merges and indexes: rows as before, one commit; a second run does nothing
+3. optimize  merges and indexes: rows as before, one commit; a second run does nothing. Questions are asked before and
+             after it (`ask_story`)
 4. cleanup   a preview, then old versions go
 5. drift     bare Lance writes to two tables: repair tells harmless from harmful, publishes the one, discards the other
 6. verify    everything is where it should be
 7. maintain  another day, and one command for all of it, with a report
+8. answers   to those questions, and what they took
 
 What a step says is asserted first.
 """
@@ -22,6 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import omnigraph as og
+from omnigraph.demo.ask_story import Asked, ask, compare, questions, tell_answers
 from omnigraph.demo.stage import Stage, size
 from omnigraph.errors import UncoveredDrift
 
@@ -67,13 +70,14 @@ class Upkeep:
     drift: dict[str, str]
     errors: int
     report: str
+    asked: tuple[Asked, ...]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def tell_upkeep(graph: og.Graph, report: str, *, stage: Stage, times: dict[str, float]) -> Upkeep:
-    """Steps 1 to 7. `report` is where the page is written."""
+    """Steps 1 to 8. `report` is where the page is written."""
     before = len(graph.commits(limit=10_000))
     graph.create_branch(BRANCH)
     stage.say(
@@ -82,11 +86,20 @@ def tell_upkeep(graph: og.Graph, report: str, *, stage: Stage, times: dict[str, 
     )
     times["day"] = _day(graph, ("anna", "ben", "cleo"), each=9)
     worn = _decay(graph, before, stage)
+    asked = questions(graph)
+    began = time.monotonic()
+    before_it = ask(graph.uri, asked)
+    times["ask"] = time.monotonic() - began
     fresh = _optimize(graph, worn, stage, times)
+    began = time.monotonic()
+    after_it = ask(graph.uri, asked)
+    times["ask"] += time.monotonic() - began
+    compared = compare(asked, before_it, after_it)
     removed, tidy = _cleanup(graph, fresh, stage, times)
     drift = _drift(graph, stage, times)
     errors = _verify(graph, stage, times)
     _maintain(graph, report, stage, times)
+    tell_answers(asked, before_it, after_it, stage)
     return Upkeep(
         commits=len(graph.commits(limit=10_000)) - before,
         fragments=(worn.fragments, fresh.fragments),
@@ -96,6 +109,7 @@ def tell_upkeep(graph: og.Graph, report: str, *, stage: Stage, times: dict[str, 
         drift=drift,
         errors=errors,
         report=report,
+        asked=compared,
     )
 
 
