@@ -9,7 +9,19 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"lance", "pyarrow", "numpy", "pyspark", "rich", "pydantic", "lark", "obstore", "fastapi", "orjson"}
+HEAVY = {
+    "lance",
+    "pyarrow",
+    "numpy",
+    "pyspark",
+    "rich",
+    "pydantic",
+    "lark",
+    "obstore",
+    "fastapi",
+    "orjson",
+    "prompt_toolkit",
+}
 PROGRAM = """
 import json, sys
 from omnigraph.cli.main import main
@@ -28,7 +40,16 @@ def imported(*args: object, code: int = 0) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "args", [("version",), ("version", "--json"), ("--help",), (), ("load", "--help"), ("branch", "create", "--help")]
+    "args",
+    [
+        ("version",),
+        ("version", "--json"),
+        ("--help",),
+        (),
+        ("load", "--help"),
+        ("shell", "--help"),
+        ("branch", "create", "--help"),
+    ],
 )
 def test_version_and_help_import_nothing_heavy(args: tuple[str, ...]) -> None:
     assert not imported(*args) & HEAVY
@@ -42,3 +63,7 @@ def test_reads_import_neither_spark_nor_what_draws_tables(graph: Path) -> None:
     unneeded = {"pyspark", "rich", "pydantic", "lark", "yaml"}
     for verb in ("snapshot", "branch list", "commit list"):
         assert not imported(*verb.split(), graph) & unneeded
+
+
+def test_a_shell_without_a_terminal_needs_nothing_that_draws_one(graph: Path) -> None:
+    assert not imported("shell", graph) & {"prompt_toolkit", "rich", "pyspark"}

@@ -7,6 +7,7 @@
     load      one of them, large enough for a module
     export    another one
     pipeline  verbs on pipeline files
+    shell     the shell, with shell_text, shell_session, shell_complete and shell_prompt
     demo      the demo
     direct    verbs on storage itself: init, schema plan
     local     verbs that touch no graph: version

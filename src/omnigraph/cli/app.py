@@ -28,6 +28,7 @@ from omnigraph.cli import (
     pipeline,
     query,
     repair,
+    shell,
     stats,
     verify,
 )
@@ -145,6 +146,17 @@ VERBS = (
             "omnigraph mutate ./people -e 'query off() { update Person set { active: false } where score < 0 }'",
             "omnigraph mutate ./people --query tidy.gq --branch review/anna --if-commit 01JABC… --json",
             "omnigraph mutate s3://bucket/people forget --query people.gq --params @who.json --format csv > gone.csv",
+        ),
+    ),
+    Verb(
+        "shell",
+        "URI [OPTIONS]",
+        "Ask a graph, query by query.",
+        shell.shell,
+        (
+            "omnigraph shell ./people",
+            "omnigraph shell ./people --branch review/anna --as anna",
+            "cat questions.gq | omnigraph shell s3://bucket/people --format csv > answers.csv",
         ),
     ),
     Verb(

@@ -90,12 +90,12 @@ def mutate(
 
         if out is None and form in ("json", "table"):
             done = run()
-            return Answer({**_head(done, target), "rows": plain(done.to_pylist())}, _lines(done), form == "json")
+            return Answer({**head(done, target), "rows": plain(done.to_pylist())}, lines_of(done), form == "json")
         with sink_of(out) as sink:
             done = run()
             if not quiet:
                 write_text(sys.stderr, f"→ {done}\n")
-            write_rows(done.rows(), _head(done, target), form, sink)
+            write_rows(done.rows(), head(done, target), form, sink)
     return None
 
 
@@ -106,7 +106,7 @@ def _require_rows(checked: CheckedQuery, format: str) -> None:
         raise UsageError(detail=detail)
 
 
-def _head(done: MutationResult, target: Target) -> dict[str, Any]:
+def head(done: MutationResult, target: Target) -> dict[str, Any]:
     body = done.to_json()
     return {
         "query_name": body.pop("query_name"),
@@ -117,7 +117,7 @@ def _head(done: MutationResult, target: Target) -> dict[str, Any]:
     }
 
 
-def _lines(done: MutationResult) -> list[str | Table]:
+def lines_of(done: MutationResult) -> list[str | Table]:
     lines: list[str | Table] = [str(done)]
     keys = sorted({*done.inserted, *done.updated, *done.deleted}, key=lambda k: (not k.startswith("node:"), k))
     if keys and not done.repeated:

@@ -60,6 +60,8 @@ def foreign_flag(verb: str, flag: str) -> Refusal | None:
         return Refusal(f"--if-commit can't be used with {name}, whose outcome hangs on no commit.", "Leave it out.")
     if flag == "--yes":
         return Refusal(f"--yes can't be used with {name}, which destroys nothing and never asks.", "Leave --yes out.")
+    if flag == "--json" and verb == "shell":
+        return Refusal("--json can't be used with shell, which gives many answers.", "Use --format json.")
     if flag == "--quiet":
         return Refusal(f"--quiet can't be used with {name}, which says nothing but its answer.", "Leave --quiet out.")
     return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
@@ -181,10 +182,10 @@ def _bytes(text: str) -> int:
 
 
 def envelope(result: Result, target: Target) -> dict[str, Any]:
-    return {**_head(result, target), "rows": plain(result.to_pylist())}
+    return {**head(result, target), "rows": plain(result.to_pylist())}
 
 
-def _head(result: Result, target: Target) -> dict[str, Any]:
+def head(result: Result, target: Target) -> dict[str, Any]:
     return {
         "query_name": result.name,
         "target": target.uri,
@@ -215,7 +216,7 @@ def _answered(result: Result, target: Target, *, format: str, out: str | None) -
         return Answer({}, [rows_table(result)], False)
     refuse_terminal(format, out)
     with sink_of(out) as sink:
-        write_rows(result, _head(result, target), format, sink)
+        write_rows(result, head(result, target), format, sink)
     return None
 
 
@@ -235,12 +236,14 @@ def sink_of(out: str | None) -> Iterator[IO[bytes]]:
     sys.stdout.flush()
 
 
-def rows_table(result: Result) -> Table:
+def rows_table(result: Result, *, most: int | None = None) -> Table:
+    """All rows, or the first of them."""
     import pyarrow as pa
 
     from omnigraph.query.result import cell
 
-    rows = [[cell(v) for v in row.values()] for row in result.to_pylist()]
+    shown = result.to_pylist() if most is None else [r for b in islice(result.batches(most), 1) for r in b.to_pylist()]
+    rows = [[cell(v) for v in row.values()] for row in shown]
     types = result.schema
     numbers = [f.name for f in types if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
     return Table(result.columns, rows, frozenset(numbers))
