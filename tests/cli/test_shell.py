@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
@@ -23,7 +25,7 @@ import omnigraph as og
 from omnigraph.cli.shell_complete import Known, complete
 from omnigraph.cli.shell_prompt import history_of, history_path, interact
 from omnigraph.cli.shell_session import COMMANDS, Session
-from omnigraph.cli.shell_text import is_whole, split
+from omnigraph.cli.shell_text import is_whole, split, words_of
 from omnigraph.cli.target import Target
 from omnigraph.language.schema.parse import parse_schema
 from tests.cli.conftest import SCHEMA as PEOPLE
@@ -136,6 +138,58 @@ def test_a_statement_is_known_to_be_whole_before_the_next_line_comes() -> None:
     for statement in split(lines()):
         seen.append(statement.text)
     assert [s for s in seen if s.startswith("after")] == seen[1::2]
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            "query q()",
+            "match",
+            "return",
+            "insert Person",
+            "delete Person where",
+            "order",
+            "limit",
+            "path",
+            "$p",
+            "$p.",
+            "$p:",
+        ),
+        *(
+            "{",
+            "}",
+            "(",
+            ")",
+            "[",
+            "]",
+            "<",
+            ">",
+            "|",
+            ":",
+            ";",
+            ",",
+            "=",
+            '"',
+            '"a b"',
+            "\\",
+            "//",
+            "/*",
+            "*/",
+            "\n",
+            "\n\n",
+        ),
+        *(":params", ":explain", ":branch x", "knows", "Person", "name", "1", "é", "\t", "@type", "\0", "true"),
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECES, max_size=12).map(" ".join))
+def test_whatever_is_typed_nothing_is_lost_and_nothing_fails(text: str) -> None:
+    found = [w.text for s in split(text.splitlines(keepends=True)) for w in words_of(s.text)]
+    assert [w for w in found if w != ";"] == [w.text.rstrip() for w in words_of(text) if w.text != ";"]
+    is_whole(text)
+    complete(text, KNOWN)
 
 
 # ---- completion ------------------------------------------------------------------------------------------------------
@@ -481,10 +535,12 @@ def test_a_long_table_is_cut_on_a_terminal_only(session: Session, monkeypatch: A
     monkeypatch.setattr("omnigraph.cli.shell_session.SHOWN_ROWS", 1)
     (statement,) = split([NAMES])
     session.run(statement)
-    assert capsys.readouterr().out.splitlines() == ["p.name", "Ada", "… 1 of 2 rows are shown"]
-    session.interactive = False
-    session.run(statement)
     assert capsys.readouterr().out.splitlines() == ["p.name", "Ada", "Bob"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    session.run(statement)
+    shown = capsys.readouterr().out
+    assert "Bob" not in shown
+    assert shown.endswith("… 1 of 2 rows are shown\n")
 
 
 def test_the_prompt_tells_graph_branch_and_older_state(session: Session) -> None:

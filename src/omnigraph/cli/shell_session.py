@@ -167,7 +167,7 @@ class Session:
         if self.format == "json":
             show(Answer(envelope(result, self.target), [], True))
         elif self.format == "table":
-            most = SHOWN_ROWS if self.interactive else None
+            most = SHOWN_ROWS if self.interactive and sys.stdout.isatty() else None
             lines: list[str | Table] = [rows_table(result, most=most)]
             if most is not None and result.num_rows > most:
                 lines.append(f"… {most:,} of {result.num_rows:,} rows are shown")
