@@ -141,13 +141,13 @@ def cleanup_text(result: CleanupResult) -> Lines:
             for t in busy
         ]
         lines.append(Table(("table", "versions", "files", "size", ""), rows, frozenset(("versions", "files", "size"))))
-    lines += _forks(result) + _staging(result) + _kept(result)
+    lines += _forks(result) + _staging(result) + _caches(result) + _kept(result)
     for refused in result.refused[:SHOWN_MOST]:
         lines.append(f"stays: {refused.what} of {refused.table_key}, because of {refused.reason}")
     if len(result.refused) > SHOWN_MOST:
         lines.append(f"and {len(result.refused) - SHOWN_MOST:,} more of the plan stay; --json names them all")
     lines += [f"warning: {text}" for text in result.plan.warnings]
-    if not busy and not result.reclaimed_forks and not result.staging:
+    if not (busy or result.reclaimed_forks or result.staging or result.caches):
         return [*lines, "there is nothing to remove"]
     said = f"{count(result.old_versions_removed, 'version', 'versions')}, {size_text(result.bytes_removed)}"
     if not done:
@@ -187,6 +187,22 @@ def _staging(result: CleanupResult) -> Lines:
         if one.error
         else f"{verb} {one.staged.path}, {size_text(one.staged.size)}: the load that staged it is over"
         for one in result.staging
+    ]
+
+
+_CACHE_REASONS = {
+    "version_gone": "arrays of a version that is gone",
+    "abandoned": "arrays that a query did not finish",
+}
+
+
+def _caches(result: CleanupResult) -> Lines:
+    verb = "removed" if result.confirmed else "would remove"
+    return [
+        f"{one.staged.path} stays: {one.error}"
+        if one.error
+        else f"{verb} {one.staged.path}, {size_text(one.staged.size)}: {_CACHE_REASONS[one.staged.reason]}"
+        for one in result.caches
     ]
 
 

@@ -87,6 +87,7 @@ def brief_cleanup(body: Mapping[str, Any]) -> dict[str, Any]:
         "tables": without(body["tables"], "versions", "files", "kept"),
         "reclaimed_forks": without(body["reclaimed_forks"], "files"),
         "staging": without(body["staging"], "files"),
+        "caches": without(body["caches"], "files"),
     }
 
 

@@ -3,8 +3,9 @@
     <graph>/__cache/adjacency/<digest of the versions>/{out,into}.{offsets,nodes,edges}.npy, meta.json
 
 Only where OMNIGRAPH_QUERY_DISK is `on`, on a local disk, for arrays by row id, and for tables of some size. A folder
-appears under its name when it is complete; that of an older version of the same table goes when a newer one comes. All
-of it is derived and may be removed at any time. A disk that is full or may not be written to is no error of a query.
+appears under its name when it is complete; that of an older version of the same table goes when a newer one comes, and
+cleanup removes those of versions that are gone. All of it is derived and may be removed at any time. A disk that is
+full or may not be written to is no error of a query.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import numpy as np
 
 from omnigraph.query.adjacency import Adjacency, Half, Index
 from omnigraph.query.tables import StoredTable
+from omnigraph.storage.layout import CACHE, CACHE_META
 
 VARIABLE = "OMNIGRAPH_QUERY_DISK"
-FOLDER = "__cache/adjacency"
 EDGES_LEAST = 50_000
 _FORMAT = 1
 _PARTS = ("offsets", "nodes", "edges")
@@ -31,7 +32,7 @@ def folder_of(graph: str | None) -> str | None:
     """Where the arrays of a graph may be kept; None where they are not."""
     if graph is None or os.environ.get(VARIABLE, "").lower() not in ("on", "1"):
         return None
-    return os.path.join(graph, FOLDER)
+    return os.path.join(graph, CACHE)
 
 
 def loaded(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency | None:
@@ -40,7 +41,7 @@ def loaded(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Ad
         return None
     folder = os.path.join(root, _digest(edges, sources, targets))
     try:
-        with open(os.path.join(folder, "meta.json"), "rb") as file:
+        with open(os.path.join(folder, CACHE_META), "rb") as file:
             meta = json.load(file)
         halves = [_half(folder, name, meta[name]) for name in ("out", "into")]
     except (OSError, ValueError, KeyError, EOFError):
@@ -86,7 +87,7 @@ def keep(arrays: Adjacency, edges: StoredTable, sources: StoredTable, targets: S
             "out": arrays.out.is_simple,
             "into": arrays.into.is_simple,
         }
-        with open(os.path.join(partial, "meta.json"), "w") as file:
+        with open(os.path.join(partial, CACHE_META), "w") as file:
             json.dump(meta, file)
         os.rename(partial, os.path.join(root, name))
     except OSError:
@@ -99,7 +100,7 @@ def keep(arrays: Adjacency, edges: StoredTable, sources: StoredTable, targets: S
 def _drop_older(root: str, edges: StoredTable, keep_name: str) -> None:
     for name in os.listdir(root):
         with suppress(OSError, ValueError, KeyError, IndexError):
-            with open(os.path.join(root, name, "meta.json"), "rb") as file:
+            with open(os.path.join(root, name, CACHE_META), "rb") as file:
                 path, version = json.load(file)["edges"]
             if name != keep_name and path == edges.key[0] and version <= edges.key[1]:
                 shutil.rmtree(os.path.join(root, name), ignore_errors=True)

@@ -3,6 +3,7 @@
     <graph>/__manifest/                       the authority
     <graph>/nodes|edges/<type id>-<incarnation>/   one table per lifetime of a type; forks under its `tree/`
     <graph>/__recovery/<branch incarnation>/  tickets, plans and heartbeats of running or dead writers
+    <graph>/__cache/adjacency/<digest>/       arrays for traversals, derived
 
 A local address becomes an absolute path without symbolic links, because Lance writes absolute paths into the forks of
 tables: two spellings of one graph must not look like two graphs.
@@ -20,6 +21,9 @@ from omnigraph.errors import UnsupportedStore
 
 MANIFEST = "__manifest"
 RECOVERY = "__recovery"
+CACHE = "__cache/adjacency"
+CACHE_META = "meta.json"
+"""Says, in a folder of CACHE, which line and version of an edge table its arrays were made from: `edges`."""
 TABLE_FOLDERS = {"n": "nodes", "e": "edges"}
 
 # Names of the environment on the left, of Lance's and obstore's S3 options on the right.

@@ -4,7 +4,7 @@
             stands on can't be opened: nothing is touched
 2. plan     per table folder: forks that nobody can read again, versions that the policy lets go and no floor holds,
             files that only those refer to, files that no version refers to and that are old (`plan`, `floors`,
-            `orphans`). A preview ends here: it is the plan
+            `orphans`), arrays of queries that were made from them (`caches`). A preview ends here: it is the plan
 3. execute  announce, look again, remove (`execute`)
 
 The manifest's own versions are collected as well, the oldest ones only, and never the newest days of them: a writer
@@ -27,6 +27,7 @@ from omnigraph.commit.door import Door
 from omnigraph.commit.migrate import require_current
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.maintenance.cleanup import execute
+from omnigraph.maintenance.cleanup.caches import cached
 from omnigraph.maintenance.cleanup.document import CleanupResult, Refused, plan_from_json, preview_of
 from omnigraph.maintenance.cleanup.floors import (
     Floors,
@@ -145,12 +146,14 @@ class _Run:
             tables.append(one)
             self.watcher.advance(tasks=len(tables), rows=0, size_bytes=sum(t.size for t in tables))
         tables.sort(key=lambda t: (t.table_key == MANIFEST, not t.table_key.startswith("node:"), t.table_key))
+        wanted = tuple(t for t in tables if only is None or t.path in only)
         return CleanupPlan(
             graph=location.uri,
             policy=facts.policy,
             made_at_s=facts.now_s,
-            tables=tuple(t for t in tables if only is None or t.path in only),
+            tables=wanted,
             staging=tuple(staged(location, facts.policy, now_s=facts.now_s)),
+            caches=tuple(cached(location, wanted, facts.policy, now_s=facts.now_s)),
             warnings=tuple(facts.policy.warnings),
             leases=tuple(lease.id for lease in facts.floors.leases),
         )
@@ -164,9 +167,9 @@ class _Run:
             present = allowed.get(table.path) or TablePlan(table.table_key, table.path)
             tables.append(execute.both(table, present))
             refused += execute.refusals(table, present, floors, self._exists)
-        known = {one.path: one for one in now.staging}
-        kept = tuple(known[one.path] for one in saved.staging if one.path in known)
-        return replace(now, tables=tuple(tables), staging=kept, warnings=saved.warnings), refused
+        staging = tuple(one for one in now.staging if one.path in {s.path for s in saved.staging})
+        caches = tuple(one for one in now.caches if one.path in {s.path for s in saved.caches})
+        return replace(now, tables=tuple(tables), staging=staging, caches=caches, warnings=saved.warnings), refused
 
     def _revised(self, plan: CleanupPlan, facts: Facts) -> tuple[CleanupPlan, list[Refused]]:
         tables: list[TablePlan] = []

@@ -99,6 +99,8 @@ class ForkResult:
 
 @dataclass(frozen=True)
 class StagedResult:
+    """A folder of staged files, or of arrays that queries keep."""
+
     staged: Staged
     error: str | None = None
 
@@ -115,6 +117,7 @@ class CleanupResult:
     tables: tuple[TableResult, ...]
     reclaimed_forks: tuple[ForkResult, ...] = ()
     staging: tuple[StagedResult, ...] = ()
+    caches: tuple[StagedResult, ...] = ()
     refused: tuple[Refused, ...] = ()
     seconds: float = field(default=0.0, compare=False)
 
@@ -122,7 +125,7 @@ class CleanupResult:
     def bytes_removed(self) -> int:
         parts = [t.bytes_removed for t in self.tables]
         parts += [f.fork.size for f in self.reclaimed_forks if f.error is None]
-        parts += [s.staged.size for s in self.staging if s.error is None]
+        parts += [s.staged.size for s in (*self.staging, *self.caches) if s.error is None]
         return sum(parts)
 
     @property
@@ -131,9 +134,9 @@ class CleanupResult:
 
     @property
     def failed(self) -> bool:
-        """Whether any table, fork or staged folder could not be done."""
+        """Whether any table, fork or other folder could not be done."""
         errors = [*(t.error for t in self.tables), *(f.error for f in self.reclaimed_forks)]
-        return any((*errors, *(s.error for s in self.staging)))
+        return any((*errors, *(s.error for s in (*self.staging, *self.caches))))
 
     def table(self, key: str) -> TableResult:
         return next(t for t in self.tables if t.table_key == key)
@@ -149,6 +152,7 @@ class CleanupResult:
             "tables": [t.to_json() for t in self.tables],
             "reclaimed_forks": [f.to_json() for f in self.reclaimed_forks],
             "staging": [s.to_json() for s in self.staging],
+            "caches": [s.to_json() for s in self.caches],
             "refused": [r.to_json() for r in self.refused],
             "leases": list(plan.leases),
             "warnings": list(plan.warnings),
@@ -165,6 +169,7 @@ def preview_of(plan: CleanupPlan, *, seconds: float, refused: Sequence[Refused] 
         tables=tuple(TableResult.of(t) for t in plan.tables),
         reclaimed_forks=tuple(ForkResult(f) for t in plan.tables for f in t.forks),
         staging=tuple(StagedResult(s) for s in plan.staging),
+        caches=tuple(StagedResult(s) for s in plan.caches),
         refused=tuple(refused),
         seconds=seconds,
     )
@@ -220,10 +225,8 @@ def plan_from_json(body: Mapping[str, Any], *, graph: str, path: str = "the plan
             policy=policy_from_json(body["policy"]),
             made_at_s=datetime.fromisoformat(body["made_at"]).timestamp(),
             tables=tuple(_table(one, forks.get(one["path"], [])) for one in body["tables"]),
-            staging=tuple(
-                Staged(s["path"], tuple(StoredFile(f["path"], f["bytes"], 0.0) for f in s["files"]), s["reason"])
-                for s in body["staging"]
-            ),
+            staging=_staged(body["staging"]),
+            caches=_staged(body.get("caches") or ()),
             warnings=tuple(body.get("warnings") or ()),
             leases=tuple(body.get("leases") or ()),
         )
@@ -243,6 +246,13 @@ def _table(body: Mapping[str, Any], forks: Sequence[GoingFork]) -> TablePlan:
         files=_files(body["files"]),
         forks=tuple(forks),
         whole=body.get("whole"),
+    )
+
+
+def _staged(bodies: Sequence[Mapping[str, Any]]) -> tuple[Staged, ...]:
+    return tuple(
+        Staged(s["path"], tuple(StoredFile(f["path"], f["bytes"], 0.0) for f in s["files"]), s["reason"])
+        for s in bodies
     )
 
 

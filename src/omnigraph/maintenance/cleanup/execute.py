@@ -6,7 +6,8 @@
              only stand on heads that this reading has seen, or on newer versions. Then refuse what has to be refused,
              as at the beginning
 3. revise    what a floor holds by now is planned again, and only what both plans name goes
-4. remove    forks first; then versions, oldest first, each line's before the files that only they referred to
+4. remove    forks first; then versions, oldest first, each line's before the files that only they referred to; then
+             staged files and arrays of queries
 5. withdraw  the announcement
 
 A reader's lease is written before it looks for announcements, and leases are read in 2, after 1: one sees the other.
@@ -160,6 +161,7 @@ class Remover:
             tables=tables,
             reclaimed_forks=forks,
             staging=staging,
+            caches=tuple(self._staged(one) for one in plan.caches),
             refused=tuple(refused),
             seconds=time.monotonic() - started_s,
         )

@@ -113,6 +113,7 @@ class CleanupPlan:
     """The store's time."""
     tables: tuple[TablePlan, ...]
     staging: tuple[Staged, ...] = ()
+    caches: tuple[Staged, ...] = ()
     warnings: tuple[str, ...] = ()
     leases: tuple[str, ...] = field(default=())
 

@@ -1,0 +1,67 @@
+"""Adjacency arrays that queries keep on disk (`query/disk.py`), of versions that are gone.
+
+* version_gone  the version of the edge table that they were made from is not there, or goes by this very plan
+* abandoned     a folder that does not say what it was made from: half-written, by a process that died. It goes when
+                nothing of it has changed for as long as unreferenced files are kept
+
+All of it is derived: a query whose arrays are removed under it makes them again, so nothing has to be refused or held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from omnigraph.maintenance.cleanup.orphans import Staged, children
+from omnigraph.maintenance.cleanup.plan import TablePlan
+from omnigraph.maintenance.cleanup.policy import Policy
+from omnigraph.maintenance.listing import StoredFile, listed
+from omnigraph.storage.layout import CACHE, CACHE_META, Location
+from omnigraph.storage.references import Folder, folder_of
+
+
+def cached(location: Location, tables: Sequence[TablePlan], policy: Policy, *, now_s: float) -> list[Staged]:
+    """Folders of arrays that may go, once the plans of the tables are known."""
+    if not location.is_local:
+        return []  # they are kept on local disks only
+    going = {line: versions for table in tables for line, versions in table.by_line().items()}
+    forks = {fork.path for table in tables for fork in table.forks}
+    folders: dict[str, Folder] = {}
+    found = []
+    for name in children(location, CACHE):
+        path = f"{CACHE}/{name}"
+        files = _meta_last(listed(location, path))
+        made_from = _made_from(location, path)
+        if made_from is None:
+            newest_s = max((f.modified_s for f in files), default=now_s)
+            if now_s - newest_s >= policy.orphans_older_than_s:
+                found.append(Staged(path, files, "abandoned"))
+            continue
+        line, version = made_from
+        is_going = line in forks or version in going.get(line, frozenset())
+        if is_going or not _exists(location, line, version, folders):
+            found.append(Staged(path, files, "version_gone"))
+    return found
+
+
+def _meta_last(files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
+    """What says what they were made from goes last: a crash leaves a folder that the next run knows."""
+    return tuple(sorted(files, key=lambda f: (f.path == CACHE_META, f.path)))
+
+
+def _made_from(location: Location, path: str) -> tuple[str, int] | None:
+    try:
+        with open(location.join(path, CACHE_META), "rb") as file:
+            line, version = orjson.loads(file.read())["edges"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return (line, version) if isinstance(line, str) and isinstance(version, int) else None
+
+
+def _exists(location: Location, line: str, version: int, folders: dict[str, Folder]) -> bool:
+    root, inner = "/".join(line.split("/")[:2]), "/".join(line.split("/")[2:])
+    if root not in folders:
+        folders[root] = folder_of(root, ((f.path, f.size, f.modified_s) for f in listed(location, root)))
+    known = folders[root].lines.get(inner)
+    return known is not None and version in known.versions
