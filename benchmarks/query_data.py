@@ -56,7 +56,7 @@ def make(folder: Path, *, scale: int = SCALE, drawn: int = DRAWN, docs: int = DO
     graph.load(nodes={"Person": people, "Doc": documents(rng, docs)}, edges={"Knows": edges}, mode="append")
     graph.optimize()
     having = np.unique(source)
-    sources = tuple(slugs[np.sort(rng.choice(having, 20, replace=False))].tolist())
+    sources = tuple(slugs[np.sort(rng.choice(having, 12, replace=False))].tolist())
     many = tuple(slugs[np.sort(rng.choice(having, 1000, replace=False))].tolist())
     return Data(uri, nodes_file, edges_file, sources, many, len(source))
 
