@@ -1,8 +1,8 @@
 """Whatever happens to one of its file system calls, a verb leaves the graph old or new, as the oracle says.
 
-A sample, drawn by a fixed seed, of every second verb; `make torture` runs every call with every fault. On a machine that
-does not let a process hand its system calls over, only kills at the door's phases and at random times are run; the end
-of the test session then says so.
+A sample, drawn by a fixed seed, of every second verb; `make torture` runs every call with every fault. On a machine
+that does not let a process hand its system calls over, only kills at the door's phases and at random times are run; the
+end of the test session then says so.
 """
 
 from __future__ import annotations
