@@ -6,20 +6,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.storage.records import MAIN
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from omnigraph.commit.door import Door
     from omnigraph.commit.stage import View
     from omnigraph.language.query.model import CheckedQuery
+    from omnigraph.pipeline.engine import Engines
     from omnigraph.prepared import Prepared
     from omnigraph.query.engine import Engine
     from omnigraph.query.mutate_result import MutationResult
     from omnigraph.query.result import Result
     from omnigraph.snapshot import AsOf, Snapshot
+
+_SPARK_ONLY = (
+    "the engine of a query is None (this process) or 'spark', which takes none of timeout_s, max_rows and "
+    "max_memory_bytes."
+)
 
 
 class Ask:
@@ -31,6 +39,43 @@ class Ask:
 
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None, as_of: AsOf | None = None) -> Snapshot:
         raise NotImplementedError
+
+    @property
+    def engines(self) -> Engines:
+        raise NotImplementedError
+
+    @overload
+    def query(
+        self,
+        source: str | os.PathLike[str],
+        name: str | None = ...,
+        params: Mapping[str, Any] | None = ...,
+        *,
+        branch: str = ...,
+        commit: str | None = ...,
+        as_of: AsOf | None = ...,
+        timeout_s: float | None = ...,
+        max_rows: int | None = ...,
+        max_memory_bytes: int | None = ...,
+        explain: bool = ...,
+        engine: None = None,
+        **values: Any,
+    ) -> Result: ...
+
+    @overload
+    def query(
+        self,
+        source: str | os.PathLike[str],
+        name: str | None = ...,
+        params: Mapping[str, Any] | None = ...,
+        *,
+        branch: str = ...,
+        commit: str | None = ...,
+        as_of: AsOf | None = ...,
+        explain: bool = ...,
+        engine: Literal["spark"],
+        **values: Any,
+    ) -> DataFrame: ...
 
     def query(
         self,
@@ -45,12 +90,14 @@ class Ask:
         max_rows: int | None = None,
         max_memory_bytes: int | None = None,
         explain: bool = False,
+        engine: Literal["spark"] | None = None,
         **values: Any,
-    ) -> Result:
+    ) -> Result | DataFrame:
         """Run a read query: the text of one, or the path of a .gq file (a `Path`, or a text that ends in .gq).
 
         `name` chooses one query of several. Parameters are given as `params` or by their names. The answer comes from
         one state: the branch's newest, that of a commit, or that of a time. With `explain` its steps are printed.
+        With `engine="spark"` the answer is a Spark DataFrame of the same rows, and searches are refused.
         """
         from omnigraph.query.limits import Options
 
@@ -58,6 +105,13 @@ class Ask:
         options = Options(timeout_s=timeout_s, max_rows=max_rows, max_memory_bytes=max_memory_bytes)
         given = {**(params or {}), **values}
         snapshot = self.snapshot(branch, commit=commit, as_of=as_of)
+        if engine is not None:
+            if engine != "spark" or options != Options():
+                raise UsageError(detail=_SPARK_ONLY)
+            frame = self._on_spark(snapshot, text, name, given, file=file)
+            if explain:
+                frame.explain()
+            return frame
         result = self.queries.query(snapshot, text, name, given, options=options, file=file)
         if explain:
             print(result.explained())
@@ -116,6 +170,16 @@ class Ask:
         options = Options(timeout_s=timeout_s, max_rows=max_rows, max_memory_bytes=max_memory_bytes)
         state = State(branch, commit, as_of)
         return prepare(self, text, name, state, file=file, options=options, actor=actor or self._actor)
+
+    def _on_spark(
+        self, snapshot: Snapshot, text: str, name: str | None, given: Mapping[str, Any], *, file: str
+    ) -> DataFrame:
+        from omnigraph.pipeline.session import spark_session
+        from omnigraph.query.spark.run import spark_query
+
+        checked = self.queries.checked(text, name, snapshot.schema, snapshot.view.head.schema, file=file)
+        session = self.engines.session or spark_session(self.engines.settings)
+        return spark_query(session, snapshot, checked, given)
 
     @property
     def queries(self) -> Engine:

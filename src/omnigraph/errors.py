@@ -236,6 +236,12 @@ class ResourceLimit(QueryError):
     remedy_text = "Ask for less, by a narrower pattern or a limit, or allow more; nothing was changed."
 
 
+class NotOnSpark(QueryError):
+    condition = "not_on_spark"
+    text = "Spark can't answer this query: it has {feature}."
+    remedy_text = "Leave engine out: the query then runs in this process."
+
+
 # ---- pipeline files --------------------------------------------------------------------------------------------------
 
 

@@ -522,7 +522,7 @@ def test_a_bucket_is_read_and_written_with_the_options_given(source: Any) -> Non
 def test_the_examples_of_the_page_run(source: Any, tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     exec("\n".join(blocks), {"spark": source, "uri": str(tmp_path / "graph")})
 
 

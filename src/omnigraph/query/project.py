@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from omnigraph.language.query.model import Column
-from omnigraph.language.query.terms import Expression, Object, Variable
+from omnigraph.language.query.terms import Expression, Object
+from omnigraph.language.schema.model import EntityType
 from omnigraph.query.evaluate import Rows
 from omnigraph.query.source import Source
 from omnigraph.query.values import spread, type_of
@@ -23,14 +24,19 @@ def column_type(source: Source, e: Expression) -> pa.DataType:
 
 
 def _fields(source: Source, e: Object) -> list[pa.Field]:
+    return object_fields([source.table(entity).type for entity in e.variable.types], e)
+
+
+def object_fields(types: Sequence[EntityType], e: Object) -> list[pa.Field]:
+    """What an object shows that may be of any of these types."""
     names = ["id", *(("src", "dst") if e.variable.kind == "edge" else ()), *e.properties]
-    return [pa.field(n, _field_type(source, e.variable, n)) for n in names]
+    return [pa.field(n, _field_type(types, n)) for n in names]
 
 
-def _field_type(source: Source, variable: Variable, name: str) -> pa.DataType:
+def _field_type(of: Sequence[EntityType], name: str) -> pa.DataType:
     types = {}
-    for entity in variable.types:
-        p = source.table(entity).type.by_name.get(name)
+    for entity in of:
+        p = entity.by_name.get(name)
         if p is not None:
             types[str(arrow_type(p.type))] = arrow_type(p.type)
     # Two types may use one name for different things; an object that may be either shows both as text.

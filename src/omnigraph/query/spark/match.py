@@ -1,0 +1,221 @@
+"""Patterns: bound rows are a DataFrame, and every clause a join or a filter of it.
+
+1. filter    every condition whose variables are bound, and every `not` block
+2. extend    a traversal with a bound end, both ends bound first; else the scan that is guessed to find the fewest rows.
+             Conditions on the new variable go along with its table where Lance answers them
+3. optional  blocks when all scans and traversals are done
+
+`not` and `optional` blocks are matched once for all rows, from the different values of their outer variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from omnigraph.language.query.model import Absent, Clause, Expand, Maybe, Pattern, Scan, Where
+from omnigraph.language.query.terms import Variable, variables_of
+from omnigraph.query.analysis import outer_of
+from omnigraph.query.hops import reversed_step
+from omnigraph.query.pushdown import selectivity
+from omnigraph.query.spark import walk
+from omnigraph.query.spark.tables import FAR, NEAR, Tables
+from omnigraph.query.spark.values import entity
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """Rows, and the variables that they hold. `rows` is None where nothing is bound yet: one row without columns."""
+
+    rows: DataFrame | None
+    variables: tuple[Variable, ...] = ()
+    is_joined: bool = False
+    """Computing these rows a second time is worth keeping them instead."""
+
+    @property
+    def slots(self) -> set[int]:
+        return {v.slot for v in self.variables}
+
+    @property
+    def table(self) -> DataFrame:
+        assert self.rows is not None, "a pattern binds something"
+        return self.rows
+
+    def add(self, rows: DataFrame, *more: Variable) -> Bound:
+        """These rows instead, with more variables: what a join makes of them."""
+        return Bound(rows, (*self.variables, *more), is_joined=True)
+
+
+class Matcher:
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+
+    def run(self, pattern: Pattern, bound: Bound) -> Bound:
+        waiting = list(pattern.clauses)
+        while waiting:
+            ready = [c for c in waiting if not isinstance(c, Scan | Expand | Maybe) and _slots(c) <= bound.slots]
+            if ready and bound.rows is not None:
+                waiting.remove(ready[0])
+                bound = self._filter(ready[0], bound)
+            else:
+                bound = self._next(waiting, bound)
+        return bound
+
+    def _filter(self, clause: Clause, bound: Bound) -> Bound:
+        if isinstance(clause, Where):
+            return replace(bound, rows=bound.table.filter(self.tables.values.column(clause.condition)))
+        assert isinstance(clause, Absent)
+        bound = _kept(bound)
+        inner = self.run(clause.pattern, self._seed(clause.pattern, bound))
+        found, same = _renamed(inner.table, clause.pattern.outer)
+        return bound.add(bound.table.join(found, same, "left_anti"))
+
+    # ---- 2 extend
+
+    def _next(self, waiting: list[Clause], bound: Bound) -> Bound:
+        scans = [c for c in waiting if isinstance(c, Scan)]
+        for scan in scans:
+            if scan.variable.slot in bound.slots:
+                # A traversal has bound it, to nothing but its types.
+                waiting.remove(scan)
+                return bound
+        expands = [c for c in waiting if isinstance(c, Expand) and _ends(c) & bound.slots]
+        expands = [c for c in expands if len(_ends(c)) == 2 or _ends(c) <= bound.slots]
+        if expands:
+            chosen = max(expands, key=lambda c: len(_ends(c) & bound.slots) / len(_ends(c)))
+            waiting.remove(chosen)
+            return self._expand(chosen, waiting, bound)
+        if scans:
+            scan = min(scans, key=lambda s: self._guess(s.variable, waiting))
+            waiting.remove(scan)
+            return self._scan(scan.variable, waiting, bound)
+        maybe = next(c for c in waiting if isinstance(c, Maybe) and _slots(c) <= bound.slots)
+        waiting.remove(maybe)
+        return self._maybe(maybe, bound)
+
+    def _guess(self, variable: Variable, waiting: Sequence[Clause]) -> float:
+        rows = float(self.tables.rows(variable.types))
+        for clause in self._own(variable, waiting):
+            rows *= selectivity(clause.condition)
+        return rows
+
+    @staticmethod
+    def _own(variable: Variable, waiting: Sequence[Clause]) -> list[Where]:
+        return [c for c in waiting if isinstance(c, Where) and set(variables_of(c)) == {variable}]
+
+    def _scan(self, variable: Variable, waiting: list[Clause], bound: Bound) -> Bound:
+        found, taken = self.tables.scan(variable, self._own(variable, waiting))
+        _remove(waiting, taken)
+        return Bound(found, (variable,)) if bound.rows is None else bound.add(bound.rows.crossJoin(found), variable)
+
+    def _expand(self, clause: Expand, waiting: list[Clause], bound: Bound) -> Bound:
+        backwards = clause.source.slot not in bound.slots
+        near, far = (clause.target, clause.source) if backwards else (clause.source, clause.target)
+        found, taken = self._walked(clause, near, waiting, bound, backwards=backwards)
+        _remove(waiting, taken)
+        extra = [v for v in (clause.edge, clause.path) if v is not None]
+        found = self._typed(found, FAR, far, clause, backwards=backwards)
+        same = F.col(entity(near.slot)) == F.col(NEAR)
+        if far.slot in bound.slots:
+            same = same & (F.col(entity(far.slot)) == F.col(FAR))
+            return bound.add(bound.table.join(found, same).drop(NEAR, FAR), *extra)
+        found = found.withColumnRenamed(FAR, entity(far.slot))
+        rows = bound.table.join(found, same).drop(NEAR)
+        own = self._own(far, waiting)
+        if len(self.tables.columns(far)) > 1 or self.tables.pushed(far, own)[0] is not None:
+            held, taken = self.tables.scan(far, own)
+            _remove(waiting, taken)
+            held = self.tables.hinted(held.withColumnRenamed(entity(far.slot), "held"), far.types)
+            rows = rows.join(held, F.col(entity(far.slot)) == F.col("held")).drop("held")
+        return bound.add(rows, far, *extra)
+
+    def _walked(
+        self, clause: Expand, near: Variable, waiting: Sequence[Clause], bound: Bound, *, backwards: bool
+    ) -> tuple[DataFrame, list[Where]]:
+        """NEAR, FAR and what else the clause binds."""
+        steps = tuple(reversed_step(s) for s in clause.steps) if backwards else clause.steps
+        own = self._own(clause.edge, waiting) if clause.edge is not None else []
+        hops, taken = self.tables.hops(steps, clause.edge, own)
+        if clause.mode == "edges":
+            return self.tables.hinted(hops, [s.edge for s in steps]), taken
+        hops = hops.distinct()
+        low, high = clause.minimum, clause.maximum
+        if low == high == 1 and clause.path is None:
+            return self.tables.hinted(hops, [s.edge for s in steps]), taken
+        starts = bound.table.select(F.col(entity(near.slot)).alias(walk.START))
+        starts = starts.filter(F.col(walk.START).isNotNull()).distinct()
+        hops, starts = self.tables.hinted(walk.kept(hops), [s.edge for s in steps]), walk.kept(starts)
+        if clause.path is None:
+            found = walk.reach(hops, starts, low, high, backwards=backwards)
+        elif clause.mode == "shortest":
+            found = walk.shortest(hops, starts, low, high, backwards=backwards)
+        else:
+            assert high is not None, "a path has a maximum"
+            found = walk.paths(hops, starts, low, high, backwards=backwards)
+        names = {walk.START: NEAR, walk.NODE: FAR}
+        if clause.path is not None:
+            names[walk.PATH] = entity(clause.path.slot)
+        return found.select(*(F.col(old).alias(new) for old, new in names.items())), taken
+
+    def _typed(
+        self, found: DataFrame, column: str, variable: Variable, clause: Expand, *, backwards: bool
+    ) -> DataFrame:
+        """Only what the variable can be: an edge of an interface may lead to other types as well."""
+        ends = {s.starts.id if backwards else s.ends.id for s in clause.steps}
+        if ends <= {e.id for e in variable.types}:
+            return found
+        allowed = [self.tables.ordinal(e) for e in variable.types]
+        return found.filter(F.col(column).getField("type").isin(*allowed))
+
+    # ---- blocks
+
+    def _seed(self, pattern: Pattern, bound: Bound) -> Bound:
+        outer = tuple(v for v in bound.variables if v.slot in outer_of(pattern))
+        columns = [c for v in outer for c in self.tables.columns(v)]
+        return Bound(bound.table.select(*columns).dropDuplicates([entity(v.slot) for v in outer]), outer)
+
+    def _maybe(self, clause: Maybe, bound: Bound) -> Bound:
+        pattern, bound = clause.pattern, _kept(bound)
+        inner = self.run(pattern, self._seed(pattern, bound))
+        new = [v for v in inner.variables if v.slot not in bound.slots]
+        found, same = _renamed(inner.table, pattern.outer, [c for v in new for c in self.tables.columns(v)])
+        rows = bound.table.join(found, same, "left")
+        return bound.add(rows.drop(*(_outside(v) for v in pattern.outer)), *new)
+
+
+def _kept(bound: Bound) -> Bound:
+    """A block uses the rows outside twice: for what it starts from and for what becomes of them. If they were not kept,
+    a few blocks in turn would compute the first ones many times over.
+    """
+    return Bound(walk.kept(bound.table), bound.variables) if bound.is_joined else bound
+
+
+def _outside(variable: Variable) -> str:
+    return f"o{variable.slot}"
+
+
+def _renamed(rows: DataFrame, outer: Sequence[Variable], more: Sequence[str] = ()) -> tuple[DataFrame, Column]:
+    """(rows whose outer variables have other names, when they belong to a row outside: null there is null here)."""
+    found = rows.select(*(F.col(entity(v.slot)).alias(_outside(v)) for v in outer), *more)
+    same = F.lit(True)
+    for v in outer:
+        same = same & F.col(entity(v.slot)).eqNullSafe(F.col(_outside(v)))
+    return found, same
+
+
+def _slots(clause: Clause) -> set[int]:
+    if isinstance(clause, Absent | Maybe):
+        return set(outer_of(clause.pattern))
+    return {v.slot for v in variables_of(clause)}
+
+
+def _ends(clause: Expand) -> set[int]:
+    return {clause.source.slot, clause.target.slot}
+
+
+def _remove(waiting: list[Clause], taken: Sequence[Where]) -> None:
+    for clause in taken:
+        waiting.remove(clause)

@@ -1,0 +1,156 @@
+"""From bound rows to the rows of the answer.
+
+1. group    aggregates or distinct rows become rows of their own; what a group's columns are made of comes along
+2. having   keeps some of them
+3. order    total: keys, then ids or columns; offset and limit cut
+4. columns  of the rows that are left, under the names and in the types of the answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from omnigraph.errors import NotOnSpark
+from omnigraph.language.query.model import Read
+from omnigraph.language.query.terms import Aggregate, Expression, Object, Output, Variable, variables_of
+from omnigraph.query.analysis import aggregates_of
+from omnigraph.query.project import object_fields
+from omnigraph.query.spark.aggregate import finished, parts_of, plain
+from omnigraph.query.spark.match import Bound
+from omnigraph.query.spark.tables import Tables
+from omnigraph.query.spark.types import spark_type
+from omnigraph.query.spark.values import Values, entity, leaves_of
+from omnigraph.query.values import type_of
+
+ROWS_MOST = (1 << 31) - 16
+"""Spark's own limit ends about here."""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """`ties` are ascending keys that no two rows share, `same` columns by which a row is found again."""
+
+    rows: DataFrame
+    values: Values
+    outputs: Sequence[Column]
+    ties: Sequence[Column]
+    same: Sequence[Column]
+
+
+class Results:
+    def __init__(self, tables: Tables, body: Read) -> None:
+        self.tables = tables
+        self.body = body
+
+    def of(self, bound: Bound) -> DataFrame:
+        made = self._grouped(bound) if self.body.aggregated or self.body.distinct else self._plain(bound)
+        if self.body.having is not None:
+            keep = made.values.knowing(self._known(made.outputs)).column(self.body.having)
+            made = _Rows(made.rows.filter(keep), made.values, made.outputs, made.ties, made.same)
+        rows = self._ordered(made)
+        found = rows.select(*(o.alias(f"o{i}") for i, o in enumerate(made.outputs)))
+        return found.toDF(*(c.name for c in self.body.columns))
+
+    # ---- 1 group
+
+    def _plain(self, bound: Bound) -> _Rows:
+        outputs = [self._output(c.value, self.tables.values) for c in self.body.columns]
+        same = [F.col(entity(v.slot)) for v in self.body.ties]
+        return _Rows(bound.table, self.tables.values, outputs, _ties(self.body.ties), same)
+
+    def _grouped(self, bound: Bound) -> _Rows:
+        body, values = self.body, self.tables.values
+        terms = [
+            *(c.value for c in body.columns),
+            *([body.having] if body.having else ()),
+            *(k.value for k in body.order),
+        ]
+        keyed = tuple(range(len(body.columns))) if not body.aggregated else body.group
+        keys = {i: values.column(body.columns[i].value) for i in keyed}
+        aggregates = aggregates_of(tuple(terms))
+        place = F.struct(*(c.alias(f"t{i}") for i, c in enumerate(_ties(body.pattern.binds))))
+        parts: dict[Aggregate, list[Column]] = {}
+        for e in aggregates:
+            parts[e] = parts_of(e, None if e.operand is None else values.column(e.operand), place)
+        carried = self._carried(terms, bound)
+        grouped = bound.table.groupBy(*(k.alias(f"g{i}") for i, k in keys.items())).agg(
+            F.count(F.lit(1)).alias("rows"),
+            *(p.alias(f"a{n}_{m}") for n, e in enumerate(aggregates) for m, p in enumerate(parts[e])),
+            *(F.first(c).alias(c) for c in carried),
+        )
+        known: dict[Expression, Column] = {}
+        for n, e in enumerate(aggregates):
+            known[e] = finished(e, [F.col(f"a{n}_{m}") for m in range(len(parts[e]))])
+        # Each is computed once, however many columns use it.
+        grouped = grouped.select("*", *(c.alias(f"a{n}") for n, c in enumerate(known.values())))
+        values = values.knowing({e: F.col(f"a{n}") for n, e in enumerate(known)})
+        outputs = [
+            F.col(f"g{i}") if i in keys and not isinstance(c.value, Object) else self._output(c.value, values)
+            for i, c in enumerate(body.columns)
+        ]
+        grouped = grouped.select("*", *(o.alias(f"o{i}") for i, o in enumerate(outputs)))
+        outputs = [F.col(f"o{i}") for i in range(len(outputs))]
+        values = values.knowing(self._known(outputs))
+        ties = [plain(o, e.type) for e, o in self._known(outputs).items()]
+        return _Rows(grouped, values, outputs, [t.asc_nulls_first() for t in ties], ties)
+
+    def _known(self, outputs: Sequence[Column]) -> dict[Expression, Column]:
+        """Columns of the answer as values: an entity is its identity."""
+        found: dict[Expression, Column] = {}
+        for i, (column, output) in enumerate(zip(self.body.columns, outputs, strict=True)):
+            e = column.value
+            found[Output(i, e.type)] = F.col(entity(e.variable.slot)) if isinstance(e, Object) else output
+        return found
+
+    def _carried(self, terms: Sequence[Expression], bound: Bound) -> list[str]:
+        """The columns of the variables that are used outside of aggregates: the same in all rows of a group."""
+        leaves = [x for e in terms for x in leaves_of(e, {}) if not isinstance(x, Aggregate)]
+        used = {v.slot for v in variables_of(tuple(leaves))}
+        return [c for v in bound.variables if v.slot in used for c in self.tables.columns(v)]
+
+    # ---- 3 order
+
+    def _ordered(self, made: _Rows) -> DataFrame:
+        body = self.body
+        keys: list[Column] = []
+        for k in body.order:
+            column = plain(made.values.column(k.value), k.value.type)
+            keys.append(column.desc_nulls_last() if k.descending else column.asc_nulls_first())
+        keys += made.ties
+        start = 0 if body.offset is None else int(made.values.constant(body.offset))
+        limit = None if body.limit is None else int(made.values.constant(body.limit))
+        if max(start, limit or 0) > ROWS_MOST or start + (limit or 0) > ROWS_MOST:
+            raise NotOnSpark(feature=f"an offset or a limit of more than {ROWS_MOST} rows")
+        ordered = made.rows.orderBy(*keys)
+        if limit is not None:
+            return ordered.offset(start).limit(limit) if start else ordered.limit(limit)
+        if not start:
+            return ordered
+        # Without a limit Spark brings all rows into one task to count them off: those to skip are taken out instead.
+        names = [f"s{i}" for i in range(len(made.same))]
+        skipped = ordered.limit(start).select(*(c.alias(n) for c, n in zip(made.same, names, strict=True)))
+        same = F.lit(True)
+        for column, name in zip(made.same, names, strict=True):
+            same = same & column.eqNullSafe(F.col(name))
+        return made.rows.join(skipped, same, "left_anti").orderBy(*keys)
+
+    # ---- 4 columns
+
+    def _output(self, e: Expression, values: Values) -> Column:
+        if not isinstance(e, Object):
+            return values.column(e).cast(spark_type(type_of(e.type)))
+        types = [self.tables.type(t) for t in e.variable.types]
+        fields = [values.property(e.variable, f.name, f.type).alias(f.name) for f in object_fields(types, e)]
+        return F.when(F.col(entity(e.variable.slot)).isNotNull(), F.struct(*fields))
+
+
+def _ties(variables: Sequence[Variable]) -> list[Column]:
+    found: list[Column] = []
+    for v in variables:
+        column = F.col(entity(v.slot))
+        found.append(column.getField("id") if v.kind == "path" else column)
+    return found

@@ -1,0 +1,219 @@
+"""Expressions as Columns: what Spark computes exactly as the language says, or else our own evaluator on the executors.
+
+Leaves of an expression are values that the rows hold: properties, entities, paths, aggregates, columns of the result.
+An expression that is no leaf and not one of the few that `_native` knows becomes one Arrow function of its leaves, in
+which `query.evaluate.Rows` finds them as values that are known already. So numbers, text, time and null mean on Spark
+what they mean in the process, errors included.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from omnigraph.language.query.terms import (
+    Aggregate,
+    And,
+    Compare,
+    Constant,
+    Expression,
+    Function,
+    IsNull,
+    Not,
+    Object,
+    Or,
+    Output,
+    Parameter,
+    PathOf,
+    Property,
+    Variable,
+)
+from omnigraph.language.query.types import Type
+from omnigraph.pipeline.readable import readable
+from omnigraph.query.evaluate import Evaluator, Rows
+from omnigraph.query.frame import Frame
+from omnigraph.query.spark.types import from_spark, spark_type, to_spark
+from omnigraph.query.values import spread, type_of
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_WHOLE = ("I32", "U32", "I64")
+_I64_LOW, _I64_HIGH = -(1 << 63), (1 << 63) - 1
+
+
+def entity(slot: int) -> str:
+    """The column of a variable."""
+    return f"v{slot}"
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """`names` are the columns of properties: by slot, name and Arrow type. `known`: expressions that are columns."""
+
+    params: Mapping[str, Any]
+    now: datetime
+    types: Sequence[str]
+    names: Mapping[tuple[int, str, pa.DataType], str]
+    known: Mapping[Expression, Column] = field(default_factory=dict)
+
+    def knowing(self, known: Mapping[Expression, Column]) -> Values:
+        return replace(self, known={**self.known, **known})
+
+    def constant(self, e: Constant | Parameter) -> Any:
+        return self.params[e.name] if isinstance(e, Parameter) else e.value
+
+    def column(self, e: Expression) -> Column:
+        """The value of any expression but a whole entity, of which this is the identity."""
+        found = self._native(e)
+        return found if found is not None else self._evaluated(e)
+
+    def property(self, variable: Variable, name: str, wanted: pa.DataType) -> Column:
+        whole = F.col(entity(variable.slot))
+        if name == "id":
+            return whole.getField("id")
+        if name == "@type":
+            return F.element_at(F.array(*(F.lit(t) for t in self.types)), whole.getField("type") + F.lit(1))
+        return F.col(self.names[variable.slot, name, wanted])
+
+    # ---- what Spark computes
+
+    def _leaf(self, e: Expression) -> Column | None:
+        if e in self.known:
+            return self.known[e]
+        if isinstance(e, Property):
+            return self.property(e.variable, e.name, type_of(e.type))
+        if isinstance(e, Object):
+            return F.col(entity(e.variable.slot))
+        if is_of_path(e):
+            path = e.arguments[0]  # type: ignore[union-attr]
+            assert isinstance(path, PathOf)
+            nodes = F.col(entity(path.variable.slot))
+            if e.name == "nodes":  # type: ignore[union-attr]
+                return nodes.getField("id")
+            return (F.array_size(nodes) - F.lit(1)).cast("bigint")
+        return None
+
+    def _native(self, e: Expression) -> Column | None:
+        leaf = self._leaf(e)
+        if leaf is not None:
+            return leaf
+        if isinstance(e, Constant) and e.type.kind == "Null":
+            return F.lit(None)
+        if isinstance(e, And | Or):
+            parts = [self._native(o) for o in e.operands]
+            if any(p is None for p in parts):
+                return None
+            found = parts[0]
+            for part in parts[1:]:
+                found = (found & part) if isinstance(e, And) else (found | part)  # type: ignore[operator]
+            return found
+        if isinstance(e, Not | IsNull):
+            inner = self._native(e.operand)
+            if inner is None:
+                return None
+            return ~inner if isinstance(e, Not) else inner.isNull()
+        return self._compared(e) if isinstance(e, Compare) else None
+
+    def _compared(self, e: Compare) -> Column | None:
+        left, right = self._operand(e.left), self._operand(e.right)
+        if left is None or right is None or not _alike(e.left.type, e.right.type):
+            return None
+        found: Column = _COMPARE[e.operator](left, right)
+        return found
+
+    def _operand(self, e: Expression) -> Column | None:
+        if not isinstance(e, Constant | Parameter):
+            return self._leaf(e)
+        value = self.constant(e)
+        if value is None or (isinstance(value, int) and not _I64_LOW <= value <= _I64_HIGH):
+            return None
+        return F.lit(value)
+
+    # ---- what our evaluator computes
+
+    def _evaluated(self, e: Expression) -> Column:
+        leaves = tuple(dict.fromkeys(leaves_of(e, self.known)))
+        task = _Task(e, leaves, tuple(_input_type(x) for x in leaves), dict(self.params), self.now)
+        inputs = [self._input(x) for x in leaves] or [F.lit(0)]
+        return arrow_function(task, spark_type(type_of(e.type)))(*inputs)
+
+    def _input(self, e: Expression) -> Column:
+        leaf = self._leaf(e)
+        assert leaf is not None, e
+        if e.type.kind in ("Node", "Edge"):
+            return F.concat(leaf.getField("type").cast("string"), F.lit(":"), leaf.getField("id"))
+        return leaf
+
+
+def is_of_path(e: object) -> bool:
+    return isinstance(e, Function) and len(e.arguments) == 1 and isinstance(e.arguments[0], PathOf)
+
+
+def leaves_of(e: object, known: Mapping[Expression, Column]) -> Iterator[Expression]:
+    """What the rows hold already; nothing inside of that."""
+    is_term = not isinstance(e, tuple | Variable | Type)
+    if is_term and (isinstance(e, Property | Object | Output | Aggregate) or is_of_path(e) or e in known):
+        yield e  # type: ignore[misc]
+        return
+    parts = e if isinstance(e, tuple) else [getattr(e, n) for n in getattr(type(e), "__slots__", ())]
+    for part in parts:
+        if isinstance(part, tuple) or (hasattr(type(part), "__slots__") and not isinstance(part, Variable | Type)):
+            yield from leaves_of(part, known)
+
+
+def _alike(a: Type, b: Type) -> bool:
+    """Whether Spark compares the two as the language does."""
+    if a.is_text and b.is_text:
+        return True
+    if a.kind in _WHOLE and b.kind in _WHOLE:
+        return True
+    return a.kind == b.kind and a.kind in ("Date", "DateTime", "Bool", "Node", "Edge")
+
+
+def _input_type(e: Expression) -> pa.DataType:
+    return pa.string() if e.type.kind in ("Node", "Edge") else type_of(e.type)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """An expression on its way to the executors."""
+
+    term: Expression
+    leaves: tuple[Expression, ...]
+    types: tuple[pa.DataType, ...]
+    params: dict[str, Any]
+    now: datetime
+
+    def __call__(self, columns: Sequence[pa.Array]) -> pa.Array:
+        known: dict[Expression, Any] = {
+            e: from_spark(c, t) for e, c, t in zip(self.leaves, columns, self.types, strict=False)
+        }
+        nothing: Any = None
+        rows = Rows(Evaluator(nothing, self.params, self.now, nothing), Frame(len(columns[0])), known)
+        found = spread(rows.value(self.term), rows.rows)
+        wanted = type_of(self.term.type)
+        return found if found.type == wanted else found.cast(wanted)
+
+
+def arrow_function(task: Callable[[Sequence[pa.Array]], pa.Array], made: Any) -> Callable[..., Column]:
+    """A function of Arrow arrays as one of Columns. Errors keep their type and their remedy in what Spark shows."""
+
+    def evaluate(*columns: pa.Array) -> pa.Array:
+        with readable():
+            return to_spark(task(columns))
+
+    found: Callable[..., Column] = F.arrow_udf(evaluate, made)
+    return found
