@@ -54,7 +54,7 @@ class Snapshot:
             branch=branch,
             commit=view.head.commit if commit is None else commit,
             manifest_version=view.head.version,
-            internal_schema_version=door.manifest.format(),
+            internal_schema_version=door.manifest.known_format(),
             view=view,
         )
 

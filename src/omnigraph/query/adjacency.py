@@ -8,6 +8,7 @@ version takes over the arrays of the one before it with what has changed (`renew
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from omnigraph.query.tables import Numbering, StoredTable
 
 DENSE = 4
 """Row ids are node numbers where there are at most so many times more of them than nodes."""
+PART_SLOTS = 16_384
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +75,31 @@ class Half:
         else:
             there[self.nodes[ranges(starts, lengths)]] = True
         return np.flatnonzero(there)
+
+    def neighbours_of_parts(
+        self, numbers: np.ndarray, bounds: np.ndarray, size: int, memory: Callable[[int], None]
+    ) -> list[np.ndarray]:
+        """The same of every part of the numbers: `bounds` says where they begin and end."""
+        reached = np.append(0, np.cumsum(self.degrees(numbers)))[bounds]
+        found: list[np.ndarray] = []
+        start, held = 0, 0
+        while start < len(bounds) - 1:
+            # Small parts go together, as many as one sort takes well; a large one is a look at all nodes.
+            stop = max(start + 1, int(np.searchsorted(reached, reached[start] + PART_SLOTS, side="right")) - 1)
+            some = numbers[bounds[start] : bounds[stop]]
+            if stop == start + 1:
+                found.append(self.neighbours(some, size))
+            else:
+                part = np.repeat(np.arange(stop - start), np.diff(bounds[start : stop + 1]))
+                at, slots = self.slots(some)
+                keys = unique(part[at] * size + self.nodes[slots])
+                of_part = keys // size
+                nodes = keys - of_part * size
+                found += np.split(nodes, np.searchsorted(of_part, np.arange(1, stop - start)))
+            held += sum(p.nbytes for p in found[start:])
+            memory(2 * held)
+            start = stop
+        return found
 
     def slots(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(which of the numbers, slot), by number."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from omnigraph.errors import QueryValueError
 from omnigraph.language.query.terms import Aggregate, Expression, Object, Property
 from omnigraph.query.evaluate import Rows, with_nulls
-from omnigraph.query.frame import Frame, bounds_of, factorize, groups_of
+from omnigraph.query.frame import Frame, bounds_of, distinct_rows, factorize, groups_of, unique
 from omnigraph.query.order import ranked
 from omnigraph.query.values import type_of
 
@@ -36,6 +36,8 @@ class Groups:
         if e.name == "count" and e.operand is None:
             return pa.array(np.bincount(self.of_row, minlength=self.count))
         assert e.operand is not None
+        if e.name == "count" and e.distinct and isinstance(e.operand, Object) and e.operand not in self.rows.known:
+            return self._entities(self.rows.frame.columns[e.operand.variable.slot])
         values = self.rows.column(e.operand)
         there = np.asarray(values.is_valid())
         groups = self.of_row[there]
@@ -52,6 +54,19 @@ class Groups:
         if e.name in ("min", "max"):
             return self._extreme(e.name, groups, kept, counts)
         return self._sum(e, groups, kept, counts)
+
+    def _entities(self, codes: np.ndarray) -> pa.Array:
+        """How many different entities each group has."""
+        there = codes >= 0
+        if self.count == 1 or not there.any():
+            return pa.array([len(unique(codes[there]))] * self.count, pa.int64())
+        groups, codes = self.of_row[there], codes[there]
+        turns = groups[1:] != groups[:-1]
+        is_once = bool((turns | (codes[1:] > codes[:-1])).all())
+        if not is_once or int(turns.sum()) >= len(unique(groups[np.append(True, turns)])):
+            # Unless groups lie one after the other, their entities in order.
+            groups, _ = distinct_rows([groups, codes])
+        return pa.array(np.bincount(groups, minlength=self.count))
 
     def _extreme(self, name: str, groups: np.ndarray, values: pa.Array, counts: np.ndarray) -> pa.Array:
         order = np.lexsort((ranked(values), groups))

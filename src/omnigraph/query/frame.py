@@ -115,7 +115,7 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 def unique(values: np.ndarray) -> np.ndarray:
     """Sorted, each once. np.unique hashes, which is many times slower for large arrays."""
-    if len(values) < 2:
+    if len(values) < 2 or bool((values[1:] > values[:-1]).all()):
         return values
     ordered = np.sort(values)
     keep = np.empty(len(ordered), dtype=bool)
@@ -193,7 +193,9 @@ def distinct_rows(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Each row once, in order."""
     packing = Packing.of(columns)
     if packing is not None:
-        return packing.unpack(unique(packing.pack(columns)))
+        packed = packing.pack(columns)
+        once = unique(packed)
+        return list(columns) if once is packed else packing.unpack(once)
     first, _ = groups_of(columns, len(columns[0]))
     return [c[first] for c in columns]
 

@@ -22,7 +22,7 @@ from omnigraph.errors import UsageError
 from omnigraph.language.query.model import Step
 from omnigraph.query.adjacency import Adjacency, Half, Index, adjacency_of, known_adjacency
 from omnigraph.query.disk import is_kept
-from omnigraph.query.frame import Packing, ordinals, pack, rowids, unique
+from omnigraph.query.frame import Packing, bounds_of, factorize, ordinals, pack, rowids, unique
 from omnigraph.query.source import Source
 from omnigraph.query.tables import flat
 
@@ -180,6 +180,29 @@ class Hops:
                 numbers = half.neighbours(near.numbers(rowids(near_codes)), far.size)
                 return pack(self.source.ordinal(step.ends), far.rowids(numbers))
         return unique(self.hop(codes).far)
+
+    def ends_by(self, origins: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """The pairs of an origin and a node that one hop from a code of that origin leads to, each once.
+
+        None where that is no matter of arrays. Ordered by origin, then by node.
+        """
+        if len(self.steps) != 1 or self.steps[0].direction == "both" or len(codes) == 0:
+            return None
+        step = self.steps[0]
+        arrays = (
+            self.arrays(step, len(codes)) if bool((ordinals(codes) == self.source.ordinal(step.starts)).all()) else None
+        )
+        if arrays is None:
+            return None
+        self.source.watch.use(f"adjacency of {step.edge.name}")
+        half, near, far = _halves(arrays, step.direction)
+        kinds, places = factorize(origins)
+        order = np.argsort(places, kind="stable")
+        bounds = bounds_of(np.bincount(places, minlength=len(kinds)))
+        found = half.neighbours_of_parts(near.numbers(rowids(codes))[order], bounds, far.size, self.source.watch.memory)
+        counts = np.array([len(part) for part in found], dtype=np.int64)
+        nodes = far.rowids(np.concatenate(found).astype(np.int64))
+        return np.repeat(kinds, counts), pack(self.source.ordinal(step.ends), nodes)
 
     # ---- index
 

@@ -14,6 +14,7 @@ that says which of them a row belongs to. So their cost grows with their input a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence, Set
 from typing import Any
 
@@ -206,10 +207,14 @@ class Matcher:
                 sql, rest = None, [c.condition for c in own]
                 hits = self._looked_up(variable, table, rest)
                 if hits is None:
-                    if table.stored is not None:
+                    if table.stored is not None and not table.stored.filters_in_memory(_columns_of(rest, variable)):
                         sql, rest = self._pushed(variable, rest)
                     columns = self._scan_columns(variable, table, guess) if sql is not None else ()
+                    began = time.perf_counter()
                     hits = table.scan(sql, columns)
+                    if sql is not None and table.stored is not None:
+                        used = _columns_of([c.condition for c in own if c.condition not in rest], variable)
+                        table.stored.note_scan(used, time.perf_counter() - began)
                 found.append(pack(table.ordinal, hits))
                 kept = [c for c in own if c.condition in rest]
                 # A condition may go only if the tables of all types have answered it.
@@ -263,7 +268,7 @@ class Matcher:
         if not len(codes):
             return frame
         kinds = ordinals(codes)
-        if len(allowed) == 1 and bool((kinds == allowed[0]).all()):
+        if len(allowed) == 1 and bool(((kinds == allowed[0]) | (kinds == NULL)).all()):
             return frame
         return frame.keep(np.isin(kinds, [*allowed, NULL]))
 

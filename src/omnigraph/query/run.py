@@ -239,6 +239,8 @@ class _Reading:
 
             index = places[ordered(np.arange(len(places)), keys(), first=first)][start:]
             step.rows = len(index)
+        if rows.rows <= 1 and len(index) == rows.rows:
+            return _Made(len(index), lambda a, b: [o.slice(a, b - a) for o in outputs])
         taken = [o.take(pa.array(index)) for o in outputs]
         return _Made(len(index), lambda a, b: [t.slice(a, b - a) for t in taken])
 

@@ -14,8 +14,9 @@ from omnigraph.language.query.terms import Entity
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.query.cache import Cache
 from omnigraph.query.frame import NULL, SHIFT, TYPES_MOST, factorize, ordinals, rowids
+from omnigraph.query.held import HeldTable, held_table
 from omnigraph.query.limits import Watch
-from omnigraph.query.tables import HeldTable, StoredTable, Table, held_table
+from omnigraph.query.tables import StoredTable, Table
 
 if TYPE_CHECKING:
     from omnigraph.write.reader import Reader
@@ -39,6 +40,7 @@ class Source:
         self._pending = pending
         self._touched = frozenset(touched)
         self._tables: dict[int, Table] = {}
+        self._known: tuple[list[EntityType], dict[str, int]] | None = None
 
     @property
     def schema(self) -> Schema:
@@ -55,7 +57,9 @@ class Source:
             assert len(types) < TYPES_MOST, "a code has room for so many types"
             return (types, {t.id: i for i, t in enumerate(types)}), 1024
 
-        return self.cache.made(("types", self.view.head.schema), make)
+        if self._known is None:
+            self._known = self.cache.made(("types", self.view.head.schema), make)
+        return self._known
 
     def ordinal(self, entity: Entity) -> int:
         return self._typed()[1][entity.id]

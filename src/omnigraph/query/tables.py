@@ -7,13 +7,13 @@ A stored table is one exact version in Lance. A row's number is its row id. Valu
 3. by taking rows, if they are few
 4. from a whole column that is read now and kept: above some per cent of the rows that is quicker than taking them
 
-A held table is rows in memory, those that a transaction has not committed yet among them. A row's number is its place.
-Nothing is written.
+A held table (`held`) is rows in memory, those that a transaction has not committed yet among them. A row's number is
+its place. Nothing is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,7 +26,6 @@ from omnigraph.query.cache import Cache
 from omnigraph.query.frame import factorize
 from omnigraph.query.limits import Watch
 from omnigraph.storage import table as tables_of
-from omnigraph.storage.columns import arrow_schema
 from omnigraph.storage.manifest import quote
 
 if TYPE_CHECKING:
@@ -41,6 +40,10 @@ TAKES_LEAST = 128
 LOOKUPS_LEAST = 64
 """After so many look-ups in one version its ids are kept in memory."""
 ID_BYTES = 160
+VALUE_BYTES = 40
+FILTER_S_PER_VALUE = 5e-9
+READ_S_PER_VALUE = 1e-7
+"""What a condition and the reading of a column take per row, roughly."""
 
 
 class Table(Protocol):
@@ -109,6 +112,14 @@ class Numbering:
         if self.is_dense:
             return rowids
         return self.lookup[rowids] if self.lookup is not None else np.searchsorted(self.rowids, rowids)
+
+
+@dataclass(frozen=True)
+class Scans:
+    """How often a version was scanned for a condition, and how long that took in all."""
+
+    count: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(eq=False)
@@ -259,6 +270,36 @@ class StoredTable:
         found = self.cache.get((*self.key, "column", name))
         return found if found is not None else self._columns([name])[name]
 
+    def filters_in_memory(self, columns: Set[str]) -> bool:
+        """Whether conditions on these columns are better answered from memory than by Lance."""
+        names = sorted(columns)
+        noted = self.cache.get((*self.key, "scans", tuple(names)))
+        if not names or not isinstance(noted, Scans) or not self._is_narrow(names):
+            return False
+        is_slower = noted.seconds / noted.count > 2 * self.rows * len(names) * FILTER_S_PER_VALUE
+        if not is_slower or noted.seconds < self.rows * len(names) * READ_S_PER_VALUE:
+            return False
+        if not self.has_columns(names):
+            self._columns(names)
+        self.watch.use("column cache")
+        return True
+
+    def note_scan(self, columns: Set[str], seconds: float) -> None:
+        """What a scan with a filter on these columns has taken."""
+        key = (*self.key, "scans", tuple(sorted(columns)))
+        before = self.cache.get(key)
+        noted = before if isinstance(before, Scans) else Scans()
+        self.cache.put(key, Scans(noted.count + 1, noted.seconds + seconds), 64)
+
+    def _is_narrow(self, names: Sequence[str]) -> bool:
+        """Whether the columns are of simple values, and small beside the cache."""
+        if any(n.startswith("@") for n in names):
+            return False
+        shape = self._shape(names)
+        if any(pa.types.is_nested(shape.field(n).type) for n in names):
+            return False
+        return self.rows * len(names) * VALUE_BYTES <= self.cache.most_bytes // 8
+
     def can_keep(self, row_bytes: int) -> bool:
         """Whether a column of that width fits into the cache."""
         return self.rows * row_bytes <= self.cache.most_bytes
@@ -337,46 +378,3 @@ class StoredTable:
 
         ranks = self.cache.made((*self.key, "ranks"), make)
         return np.asarray(ranks[self.numbering().places(numbers)])
-
-
-@dataclass(eq=False)
-class HeldTable:
-    """All rows of one type in memory."""
-
-    type: EntityType
-    ordinal: int
-    held: pa.Table
-
-    @property
-    def stored(self) -> None:
-        return None
-
-    @property
-    def rows(self) -> int:
-        return int(self.held.num_rows)
-
-    def scan(self, where: str | None = None, columns: Sequence[str] = ()) -> np.ndarray:
-        assert where is None, "a held table takes no filter in SQL"
-        return np.arange(self.rows, dtype=np.int64)
-
-    def values(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]:
-        index = pa.array(numbers)
-        return {n: flat(self.held[n]).take(index) for n in names}
-
-    def resolve(self, ids: pa.Array) -> np.ndarray:
-        found = pc.index_in(ids, value_set=flat(self.held["id"]))
-        return np.asarray(found.fill_null(-1)).astype(np.int64)
-
-    def at_ends(self, end: str, ids: pa.Array, where: str | None = None) -> pa.Table:
-        assert where is None, "a held table takes no filter in SQL"
-        numbered = self.held.select(["src", "dst"]).append_column("_rowid", pa.array(np.arange(self.rows), pa.uint64()))
-        return numbered.filter(pc.is_in(self.held[end], value_set=pc.unique(ids)))
-
-    def id_ranks(self, numbers: np.ndarray) -> np.ndarray | None:
-        return None
-
-
-def held_table(t: EntityType, ordinal: int, rows: pa.RecordBatchReader) -> HeldTable:
-    columns = [f.name for f in arrow_schema(t)]
-    table = rows.read_all()
-    return HeldTable(t, ordinal, table.select([c for c in columns if c in table.column_names]))

@@ -101,12 +101,18 @@ def _shortened(
             kept = kept.add(slot, np.full(kept.rows, NULL, dtype=np.int64))
         return kept
     others = [s for s in frame.columns if s in live and s != far_slot]
-    if others or clause.maximum != 1:
+    if len(others) > 1 or clause.maximum != 1:
         return None
-    ends = hops.ends(factorize(frame.columns[near_slot])[0])
-    made = Frame(len(ends), {far_slot: ends})
+    if others:
+        pairs = None if others[0] == near_slot else hops.ends_by(frame.columns[others[0]], frame.columns[near_slot])
+        if pairs is None:
+            return None
+        made = Frame(len(pairs[1]), {others[0]: pairs[0], far_slot: pairs[1]}, frame.paths)
+    else:
+        ends = hops.ends(factorize(frame.columns[near_slot])[0])
+        made = Frame(len(ends), {far_slot: ends})
     for slot in (near_slot, *none):
-        made = made.add(slot, np.full(len(ends), NULL, dtype=np.int64))
+        made = made.add(slot, np.full(made.rows, NULL, dtype=np.int64))
     return made
 
 

@@ -64,6 +64,7 @@ class Manifest:
         self._schemas: dict[str, Schema] = {}
         self._bodies: dict[str, dict[str, Any]] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
+        self._facts: tuple[LanceDataset, int, dict[str, str]] | None = None
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
@@ -101,6 +102,20 @@ class Manifest:
 
     def format_of(self, table: LanceDataset) -> int:
         """The same of one version of the manifest."""
+        return self._facts_of(table)[0]
+
+    def known_format(self) -> int:
+        """That of the version that was looked at last."""
+        return self.format() if self._facts is None else self._facts[1]
+
+    def _facts_of(self, table: LanceDataset) -> tuple[int, dict[str, str]]:
+        """(format, config) of one version. A handle never moves, so what was read from it once stays true."""
+        known = self._facts
+        if known is None or known[0] is not table:
+            known = self._facts = (table, self._read_format(table), dict(table.config()))
+        return known[1:]
+
+    def _read_format(self, table: LanceDataset) -> int:
         stamp = (table.schema.metadata or {}).get(FORMAT_KEY.encode(), b"1")
         if not stamp.isdigit():
             raise NotAGraph(uri=self.location.uri, detail=f"its format is {stamp.decode(errors='replace')!r}.")
@@ -133,7 +148,7 @@ class Manifest:
         table = self.table()
         if self._is_older(table) and branch in self.older_heads(table):
             return self.older_heads(table)[branch]
-        value = table.config().get(HEAD + branch)
+        value = self._facts_of(table)[1].get(HEAD + branch)
         if value is None:
             raise BranchNotFound(branch=branch)
         return self._head(branch, value, table.version)

@@ -26,6 +26,7 @@ from omnigraph.language.query.terms import (
     Constant,
     Expression,
     Fused,
+    Match,
     Nearest,
     Object,
     Output,
@@ -61,6 +62,7 @@ def checked_in(context: Context) -> CheckedQuery:
         tuple(sorted(context.reads | context.writes, key=lambda e: (e.kind, e.name))),
         tuple(sorted(context.writes, key=lambda e: (e.kind, e.name))),
         query,
+        tuple(t for t in walk(body) if isinstance(t, Fused | Search | Match)),
     )
 
 

@@ -74,7 +74,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from omnigraph.language.query.terms import Constant, Entity, Expression, Parameter, Variable
+from omnigraph.language.query.terms import Constant, Entity, Expression, Fused, Match, Parameter, Search, Variable
 from omnigraph.language.query.tree import Query
 from omnigraph.language.query.types import Type
 from omnigraph.language.schema.model import PropertyType
@@ -234,6 +234,8 @@ class CheckedQuery:
     reads: tuple[Entity, ...]
     writes: tuple[Entity, ...]
     query: Query = field(compare=False, repr=False)
+    bounded: tuple[Fused | Search | Match, ...] = field(default=(), compare=False, repr=False)
+    """Terms that take some values only, in which parameters may stand."""
 
     @property
     def is_mutation(self) -> bool:

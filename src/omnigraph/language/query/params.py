@@ -33,7 +33,7 @@ from omnigraph.language.query.literals import F32_MAX, INTEGER_LIMITS, date_of, 
 from omnigraph.language.query.model import CheckedQuery, Read
 from omnigraph.language.query.operators import pattern_problem
 from omnigraph.language.query.ranking import EDITS_MAX
-from omnigraph.language.query.terms import Fused, Match, Parameter, Search, Value, walk
+from omnigraph.language.query.terms import Fused, Parameter, Search, Value
 from omnigraph.language.query.types import Type
 from omnigraph.language.schema.source import did_you_mean
 
@@ -236,13 +236,13 @@ def _uses(checked: CheckedQuery, bound: Mapping[str, Value]) -> list[tuple[str, 
     if isinstance(checked.body, Read):
         for what, count in (("limit", checked.body.limit), ("offset", checked.body.offset)):
             look(count, f"is a {what}, a whole number from 0.", lambda v: v is not None and 0 <= v <= COUNT_MAX)
-    for term in walk(checked.body):
+    for term in checked.bounded:
         if isinstance(term, Fused):
             look(term.k, "is k of rrf, a whole number above 0.", lambda v: v is not None and v > 0)
         elif isinstance(term, Search) and term.edits is not None:
             wrong = f"is the number of edits of fuzzy, 0 to {EDITS_MAX}."
             look(term.edits, wrong, lambda v: v is not None and 0 <= v <= EDITS_MAX)
-        elif isinstance(term, Match) and term.operator == "matches" and isinstance(term.pattern, Parameter):
+        elif not isinstance(term, Search) and term.operator == "matches" and isinstance(term.pattern, Parameter):
             text = bound[term.pattern.name]
             problem = None if text is None else pattern_problem(str(text))
             if problem is not None:
