@@ -1,13 +1,15 @@
 """What both languages share on the way from text to a tree: the parser, and the text that it is given.
 
 1. text      refuse what no file in UTF-8 holds (lone surrogates) and NUL
-2. grammar   LALR with a contextual lexer, built on first use and kept for the process
+2. grammar   LALR with a contextual lexer, made on first use and kept for the process; its tables are also kept in the
+             user's cache folder, because building them takes longer than most queries
 
 Importing this module does not import lark.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
@@ -26,7 +28,25 @@ def grammar_of(package: str) -> Lark:
     from lark import Lark
 
     grammar = files(package).joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=False)
+    kept = _cache_file(package)
+    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=False, cache=kept or False)
+
+
+def _cache_file(package: str) -> str | None:
+    """Where the tables of a grammar are kept; None where there is no folder of the user's own for it.
+
+    Lark looks itself whether they are of this grammar and of its own version, and builds them again if they are not, or
+    can't be read. They are read as code is: a folder that belongs to somebody else is not trusted.
+    """
+    above = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = os.path.join(above, "omnigraph")
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if os.stat(folder).st_uid != os.getuid():
+            return None
+    except OSError:
+        return None
+    return os.path.join(folder, f"{package}.grammar")
 
 
 def check_text(source: Source, what: str, refuse: Callable[[Place, str], Exception]) -> None:
