@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -51,8 +51,10 @@ class Results:
         if self.body.having is not None:
             keep = made.values.knowing(self._known(made.outputs)).column(self.body.having)
             made = _Rows(made.rows.filter(keep), made.values, made.outputs, made.ties, made.same)
-        rows = self._ordered(made)
-        found = rows.select(*(o.alias(f"o{i}") for i, o in enumerate(made.outputs)))
+        rows, outputs = self._ordered(made), made.outputs
+        if self.body.limit is not None and not self.body.aggregated and not self.body.distinct:
+            outputs = [self._output(c.value, replace(made.values, is_last=True)) for c in self.body.columns]
+        found = rows.select(*(o.alias(f"o{i}") for i, o in enumerate(outputs)))
         return found.toDF(*(c.name for c in self.body.columns))
 
     # ---- 1 group

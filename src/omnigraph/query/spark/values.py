@@ -68,6 +68,8 @@ class Values:
     types: Sequence[str]
     names: Mapping[tuple[int, str, pa.DataType], str]
     known: Mapping[Expression, Column] = field(default_factory=dict)
+    is_last: bool = False
+    """What is evaluated stays where it is in the plan: Spark would move it before a limit otherwise, to all rows."""
 
     def knowing(self, known: Mapping[Expression, Column]) -> Values:
         return replace(self, known={**self.known, **known})
@@ -138,7 +140,8 @@ class Values:
         if not isinstance(e, Constant | Parameter):
             return self._leaf(e)
         value = self.constant(e)
-        if value is None or (isinstance(value, int) and not _I64_LOW <= value <= _I64_HIGH):
+        # Dates of the first centuries do not survive as literals.
+        if not isinstance(value, str | int) or (isinstance(value, int) and not _I64_LOW <= value <= _I64_HIGH):
             return None
         return F.lit(value)
 
@@ -148,7 +151,7 @@ class Values:
         leaves = tuple(dict.fromkeys(leaves_of(e, self.known)))
         task = _Task(e, leaves, tuple(_input_type(x) for x in leaves), dict(self.params), self.now)
         inputs = [self._input(x) for x in leaves] or [F.lit(0)]
-        return arrow_function(task, spark_type(type_of(e.type)))(*inputs)
+        return arrow_function(task, spark_type(type_of(e.type)), stays=self.is_last)(*inputs)
 
     def _input(self, e: Expression) -> Column:
         leaf = self._leaf(e)
@@ -208,12 +211,15 @@ class _Task:
         return found if found.type == wanted else found.cast(wanted)
 
 
-def arrow_function(task: Callable[[Sequence[pa.Array]], pa.Array], made: Any) -> Callable[..., Column]:
+def arrow_function(
+    task: Callable[[Sequence[pa.Array]], pa.Array], made: Any, *, stays: bool = False
+) -> Callable[..., Column]:
     """A function of Arrow arrays as one of Columns. Errors keep their type and their remedy in what Spark shows."""
 
     def evaluate(*columns: pa.Array) -> pa.Array:
         with readable():
             return to_spark(task(columns))
 
-    found: Callable[..., Column] = F.arrow_udf(evaluate, made)
-    return found
+    found = F.arrow_udf(evaluate, made)
+    made_: Callable[..., Column] = found.asNondeterministic() if stays else found
+    return made_
