@@ -32,6 +32,7 @@ from omnigraph.language.query.terms import (
     Nearest,
     Object,
     Output,
+    Property,
     Variable,
 )
 from omnigraph.query.aggregate import Groups, key_numbers
@@ -211,13 +212,28 @@ class _Reading:
         with self.watch.step("distinct", [c.value for c in self.body.columns]) as step:
             rows = Rows(self.evaluator, frame, dict(ranks))
             rows.fetch([c.value for c in self.body.columns])
-            numbers = [key_numbers(rows, c.value) for c in self.body.columns]
+            entities = self._once("identified", self._identified)
+            numbers = [frame.columns[s] for s in entities] or [key_numbers(rows, c.value) for c in self.body.columns]
             first, _ = groups_of(numbers, frame.rows)
             index = pa.array(first)
             known: dict[Expression, Any] = {e: a.take(index) for e, a in ranks.items()}
             self.grouped = Rows(self.evaluator, frame.take(first), known)
             step.rows = len(first)
             return values_of(self.grouped, self.body.columns)
+
+    def _identified(self) -> list[int]:
+        """The variables that the columns are about, if each of them is told apart by a column: then equal rows are rows
+        of the same entities. Otherwise none.
+        """
+        slots: dict[int, bool] = {}
+        for column in self.body.columns:
+            value = column.value
+            if not isinstance(value, Property | Object) or len(value.variable.types) != 1:
+                return []
+            keys = self.source.table(value.variable.types[0]).type.key_properties
+            is_key = isinstance(value, Object) or value.name == "id" or keys == (value.name,)
+            slots[value.variable.slot] = is_key or slots.get(value.variable.slot, False)
+        return list(slots) if all(slots.values()) else []
 
     # ---- 4 having, 5 order
 
