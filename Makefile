@@ -12,7 +12,7 @@ demo: $(READY)            ## show what omnigraph does: a million edges on Spark,
 	$(BIN)/omnigraph demo --scale $(SCALE)
 
 test: $(READY)            ## the whole test suite, two files at a time
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -26,6 +26,7 @@ check: lint types test    ## what CI runs
 torture: $(READY)         ## every fault at every storage request and file system call (long)
 	$(BIN)/python -m tests.commit.test_interleavings
 	OMNIGRAPH_WRITES=50 $(BIN)/python -m pytest tests/contention/test_writers.py
+	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m tests.faults.runner --all
 
 soak: $(READY)            ## many processes under random kills, stops and lost answers; then maintenance beside live writers; MINUTES= each

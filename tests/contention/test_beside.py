@@ -17,27 +17,27 @@ MakeCrowd = Callable[[float], Crowd]
 def test_writers_beside_schema_apply(crowd_of: MakeCrowd) -> None:
     crowd = crowd_of(LEASE_S)
     crowd.start("watch")
-    changer = crowd.start("change_schema", rounds=6)
+    changer = crowd.start("change_schema", rounds=4)
     for seed in range(4):
-        crowd.start("write_keys", count=20, kinds=["own", "shared", "counted"], seed=seed)
+        crowd.start("write_keys", count=8, kinds=["own", "shared", "counted"], seed=seed)
     for ended in crowd.finish():
         assert ended.acknowledged, ended
         assert not (isinstance(ended.value, dict) and ended.value.get("broken")), ended
     assert not violations(crowd.path, crowd.log, wait_most_s=NOISE_S)
     graph = omnigraph.open(crowd.path)
-    assert changer.job.wait().value == 6
-    assert "Round5" in graph.schema().node
-    assert "Round4" not in graph.schema().node
-    assert set(graph.snapshot().read("Left")["extra5"].to_pylist()) == {5}
+    assert changer.job.wait().value == 4
+    assert "Round3" in graph.schema().node
+    assert "Round2" not in graph.schema().node
+    assert set(graph.snapshot().read("Left")["extra3"].to_pylist()) == {3}
 
 
 def test_writers_beside_branches_that_come_and_go(crowd_of: MakeCrowd) -> None:
     crowd = crowd_of(LEASE_S)
     crowd.start("watch")
     for _ in range(2):
-        crowd.start("change_branches", rounds=10)
+        crowd.start("change_branches", rounds=5)
     for seed in range(4):
-        crowd.start("write_keys", count=20, kinds=["own", "shared", "counted"], seed=seed)
+        crowd.start("write_keys", count=8, kinds=["own", "shared", "counted"], seed=seed)
     for ended in crowd.finish():
         assert ended.acknowledged, ended
         assert not (isinstance(ended.value, dict) and ended.value.get("broken")), ended

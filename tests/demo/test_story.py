@@ -27,7 +27,7 @@ def demo(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=home, env=environment)
 
 
-def test_the_demo_tells_its_story_keeps_its_folder_and_can_be_run_again(tmp_path: Path) -> None:
+def test_the_demo_tells_its_story_and_keeps_its_folder(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     done = demo("--keep", "kept", home=home)
@@ -61,6 +61,15 @@ def test_the_demo_tells_its_story_keeps_its_folder_and_can_be_run_again(tmp_path
     made = {"pipeline.yaml", "social.pg", "graph", "rejects.jsonl", "people.csv", "report.html", "questions.gq"}
     assert made <= {p.name for p in kept.iterdir()}
     assert "<svg" in (kept / "report.html").read_text()
+
+
+@pytest.mark.long
+def test_the_demo_can_be_run_again_in_its_folder_and_tells_what_it_found_as_json(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    kept = home / "kept"
+    kept.mkdir(parents=True)
+    (kept / MARK).write_text("")
+    (kept / "rejects.jsonl").write_text("of an earlier run")
     again = demo("--keep", "kept", "--json", "--quiet", "--seed", "8", home=home)
     assert again.returncode == 0, again.stdout + again.stderr
     assert again.stderr == ""

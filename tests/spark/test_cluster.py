@@ -111,6 +111,7 @@ def with_conf(**more: str) -> dict[str, Any]:
     return {**CLUSTER, "conf": {**CLUSTER["conf"], **more}}  # type: ignore[dict-item]
 
 
+@pytest.mark.long
 def test_py_files_bring_the_package_to_executors_that_lack_it(
     graph: og.Graph, bare: Path, zipped: Path, tmp_path: Path
 ) -> None:
@@ -122,6 +123,7 @@ def test_py_files_bring_the_package_to_executors_that_lack_it(
     assert sorted(graph.nodes("Person")["name"].to_pylist()) == ["Ada", "Ada!", "Bob"]
 
 
+@pytest.mark.long
 def test_an_archive_brings_a_whole_environment(graph: og.Graph, bare: Path, zipped: Path, tmp_path: Path) -> None:
     """In miniature: an unpacked folder whose `bin/python` is the executors' Python and finds the package beside it."""
     packed = tmp_path / "environment.tar.gz"

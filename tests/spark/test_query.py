@@ -134,6 +134,7 @@ def test_bounds_are_distances_and_loops_count_one_hop_more_from_both_ends(graph:
     assert reached == [("bob",), ("cy",), ("dan",)]
 
 
+@pytest.mark.long
 def test_an_undirected_loop_is_one_edge_and_edge_variables_keep_parallel_ones(graph: og.Graph, spark: Any) -> None:
     assert both(graph, spark, '$d: Person { slug: "dan" } $d $k:<knows> $x', "$x.slug") == [("cy",), ("dan",)]
     since = both(graph, spark, "$a: Person $a $k:(knows|likes) $b $a.slug != $b.slug", "$b.slug, $k.@type, $k.from")
@@ -141,6 +142,7 @@ def test_an_undirected_loop_is_one_edge_and_edge_variables_keep_parallel_ones(gr
     assert both(graph, spark, '$a: Person $a $k:knows $b $k.since > date("2021-01-01")', "$b.slug") == [("dan",)]
 
 
+@pytest.mark.long
 def test_paths_visit_no_node_twice_and_the_first_of_the_shortest_is_taken(graph: og.Graph, spark: Any) -> None:
     ways = both(graph, spark, '$b: Person { slug: "dan" } path $p = $a knows|likes{1,3} $b', "nodes($p) as ids")
     assert (["ada", "bob", "cy", "dan"],) in ways

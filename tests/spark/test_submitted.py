@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import omnigraph as og
 
 PROGRAM = """
@@ -23,6 +25,7 @@ print(json.dumps({"engine": done.engine, "inserted": done.inserted, "app": conte
 """
 
 
+@pytest.mark.long
 def test_a_submitted_program_loads_on_its_own_session(tmp_path: Path) -> None:
     graph = og.init(tmp_path / "g", "node Person { name: String @key }")
     program = tmp_path / "program.py"
