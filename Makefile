@@ -11,8 +11,8 @@ MINUTES ?= 10
 demo: $(READY)            ## show what omnigraph does: a million edges on Spark, with dirt; then maintenance; SCALE= for more or fewer
 	$(BIN)/omnigraph demo --scale $(SCALE)
 
-test: $(READY)            ## the whole test suite, two files at a time
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder
+test: $(READY)            ## the whole test suite, five files at a time, since they also wait
+	$(BIN)/python -m pytest --numprocesses 5 --dist loadscope --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -97,7 +97,7 @@ def test_every_operation_stopped_at_every_phase_beside_every_phase_of_another_en
     stage: Stage, pair: Pair
 ) -> None:
     """Every second place of either stop; all of them are part of `make torture`."""
-    print(f"{pair.name}: {stopped(stage, pair, stride=3)} schedules with stops")
+    print(f"{pair.name}: {stopped(stage, pair, stride=4)} schedules with stops")
 
 
 def main() -> int:

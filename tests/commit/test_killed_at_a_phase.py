@@ -106,7 +106,12 @@ def test_the_deed_that_should_fold_does_fold(processes: Processes, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("deed", "phase", "occurrence"),
-    [("put", "plan", 1), ("put", "effect", 2), ("put", "publish", 1), ("put_on_forked_branch", "effect", 2)],
+    [
+        pytest.param("put", "plan", 1, marks=pytest.mark.long),
+        ("put", "effect", 2),
+        pytest.param("put", "publish", 1, marks=pytest.mark.long),
+        ("put_on_forked_branch", "effect", 2),
+    ],
 )
 def test_recovery_killed_before_any_of_its_phases_is_recovered_from(
     processes: Processes, tmp_path: Path, deed: str, phase: str, occurrence: int

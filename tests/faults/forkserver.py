@@ -43,6 +43,7 @@ SETTINGS = {
     "LANCE_CPU_THREADS": "2",
     "LANCE_IO_THREADS": "2",
     "PYTHONFAULTHANDLER": "1",
+    "OMNIGRAPH_FSYNC": "on",
 }
 
 

@@ -14,7 +14,7 @@ from tests.faults.runner import Case, Report, disk_bench, run_cases, run_sample
 from tests.faults.verbs import VERBS, by_name
 
 SEED = 1
-RUNS_PER_VERB = 2
+RUNS_PER_VERB = 1
 SAMPLED = VERBS[1::2]
 
 

@@ -173,13 +173,12 @@ def write(state: State, statements: list[dict[str, Any]]) -> None:
 
 
 def delete(state: State, t: Type, ids: list[str]) -> None:
-    """Nodes take their edges along."""
-    for key in ids:
-        t.rows.pop(key, None)
+    """Nodes take their edges along. A node that is not there takes none: an edge to it is a mistake and stays one."""
+    gone = [key for key in ids if t.rows.pop(key, None) is not None]
     for edge in () if t.is_edge else state.edges:
         for end, type_name in (("src", edge.source), ("dst", edge.target)):
             if type_name == t.name:
-                edge.rows = {key: row for key, row in edge.rows.items() if row[end] not in ids}
+                edge.rows = {key: row for key, row in edge.rows.items() if row[end] not in gone}
 
 
 def change_schema(state: State, change: dict[str, Any]) -> None:

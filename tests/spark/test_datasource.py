@@ -435,6 +435,7 @@ def test_rules_and_options_of_a_write_are_checked(
     assert staged(target) == []
 
 
+@pytest.mark.long
 def test_an_operation_id_makes_a_repeated_job_one_write(source: Any, target: og.Graph) -> None:
     frame = source.createDataFrame([("x",)], "text string")
     for _ in range(2):

@@ -135,6 +135,7 @@ def require_optimized(graph: Path) -> None:
         assert disagreements(table) == []
 
 
+@pytest.mark.long
 def test_a_python_worker_an_executor_and_the_driver_die_in_the_middle_of_loads_and_an_optimize(
     job: tuple[subprocess.Popen[str], Path],
 ) -> None:

@@ -228,7 +228,7 @@ def test_a_migration_killed_over_and_over_still_ends(uri: str) -> None:
         graph.insert({"Person": [{"name": "eve"}], "Knows": [{"from": "eve", "to": "anna"}]})
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.long), "after"])
 @pytest.mark.parametrize("intent", INTENTS)
 def test_a_second_process_may_migrate_and_write_at_any_moment_of_the_first_one_s_migration(
     tmp_path: Path, intent: Any, when: str

@@ -10,6 +10,9 @@ on how rare the words are, not on how an index is cut into segments, and reading
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 
@@ -39,11 +42,12 @@ def bm25(table: Table, column: str, query: str, numbers: np.ndarray) -> pa.Array
     return pa.array(scores, mask=np.asarray(texts.is_null()))
 
 
-def _terms(query: str) -> list[str]:
+@lru_cache(maxsize=256)
+def _terms(query: str) -> tuple[str, ...]:
     """The words of the query, one of those that mean the same, without stop words."""
     words = plain_words(query)
     if not words:
-        return []
+        return ()
     table = text_table(pa.array(words, pa.string()))
     kept: list[str] = []
     taken: set[int] = set()
@@ -52,7 +56,7 @@ def _terms(query: str) -> list[str]:
         if same and i not in taken:
             kept.append(word)
         taken.update(same)
-    return kept
+    return tuple(kept)
 
 
 def _rows(table: Table, column: str, term: str) -> np.ndarray:
@@ -65,7 +69,7 @@ def _rows(table: Table, column: str, term: str) -> np.ndarray:
 
 
 def _scored(
-    texts: pa.Array, terms: list[str], inside: list[np.ndarray], hits: list[np.ndarray], rows: int
+    texts: pa.Array, terms: Sequence[str], inside: list[np.ndarray], hits: list[np.ndarray], rows: int
 ) -> np.ndarray:
     words = words_of(texts)
     vocabulary = text_table(words.vocabulary)
