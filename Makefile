@@ -26,6 +26,7 @@ check: lint types test    ## what CI runs
 torture: $(READY)         ## every fault at every storage request and file system call (long)
 	$(BIN)/python -m tests.commit.test_interleavings
 	OMNIGRAPH_WRITES=50 $(BIN)/python -m pytest tests/contention/test_writers.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group long
 	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m tests.faults.runner --all
 

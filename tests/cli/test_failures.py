@@ -111,6 +111,19 @@ def test_ctrl_c_ends_with_130_and_changes_nothing(done: Cli, graph: Path) -> Non
     assert done("snapshot", graph, "--json").json == before
 
 
+def test_ctrl_c_in_code_that_is_run_from_text_ends_with_130_too(graph: Path) -> None:
+    """Python itself would then end by the signal, whatever exit code it was given."""
+    program = (
+        "import sys, omnigraph.cli.main as cli\n"
+        "def struck(args): exec('raise KeyboardInterrupt')\n"
+        "cli._run = struck\n"
+        "sys.exit(cli.main(['snapshot', sys.argv[1]]))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, graph], capture_output=True, check=False)
+    assert ended.returncode == 130
+    assert b"stopped by Ctrl-C" in ended.stderr
+
+
 def test_the_installed_command_reports_through_its_exit_code(graph: Path) -> None:
     command = Path(sys.executable).parent / "omnigraph"
     for args, code in ((("snapshot", graph), 0), (("snapshot", "none"), 1), (("snapshot",), 2)):

@@ -139,6 +139,7 @@ def test_an_archive_brings_a_whole_environment(graph: og.Graph, bare: Path, zipp
     assert all("/environment/omnigraph.zip/" in task["omnigraph"] for task in found["tasks"])
 
 
+@pytest.mark.long
 def test_spark_connect_runs_tasks_the_data_source_and_a_load(graph: og.Graph, tmp_path: Path) -> None:
     (tmp_path / "shipped.py").write_text(SHIPPED)
     found = run(

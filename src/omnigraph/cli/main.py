@@ -90,6 +90,10 @@ def _fail(error: BaseException, args: Sequence[str]) -> int:
     if isinstance(error, BrokenPipeError):
         _drop_stdout()
         return 1
+    if isinstance(error, KeyboardInterrupt):
+        # Where it struck code that a library runs from text, Python would end by a signal and not with our exit code:
+        # it remembers the last such run, so one that ends well makes it forget.
+        exec("")
     failure = describe(error)
     try:
         report(failure, as_json=_wants_json(args))

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from omnigraph.errors import ParameterError
@@ -114,8 +113,6 @@ def test_a_value_of_the_declared_type(type_: str, given: Any, expected: Any) -> 
         ("[I64]", np.array(["2024-02-29"], "datetime64[ns]")),
         ("[I64]", np.zeros((1, 1), int)),
         ("DateTime", np.datetime64("NaT")),
-        ("DateTime", pd.NaT),
-        ("Date", pd.NaT),
         ("Date", time(1, 2)),
         ("Date", np.datetime64("2024-02-29T01:00")),
         ("String", b"a"),
