@@ -111,15 +111,16 @@ def test_ctrl_c_ends_with_130_and_changes_nothing(done: Cli, graph: Path) -> Non
     assert done("snapshot", graph, "--json").json == before
 
 
-def test_ctrl_c_in_code_that_is_run_from_text_ends_with_130_too(graph: Path) -> None:
-    """Python itself would then end by the signal, whatever exit code it was given."""
-    program = (
+def test_ctrl_c_in_code_that_is_run_from_text_ends_with_130_too(tmp_path: Path) -> None:
+    """Under `python -m` Python itself would then end by the signal, whatever exit code it was given."""
+    (tmp_path / "struck.py").write_text(
         "import sys, omnigraph.cli.main as cli\n"
+        "cli._fail(KeyboardInterrupt(), [])  # what it imports would hide what is to be seen\n"
         "def struck(args): exec('raise KeyboardInterrupt')\n"
         "cli._run = struck\n"
-        "sys.exit(cli.main(['snapshot', sys.argv[1]]))\n"
+        "sys.exit(cli.main(['snapshot', 'g']))\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program, graph], capture_output=True, check=False)
+    ended = subprocess.run([sys.executable, "-m", "struck"], capture_output=True, check=False, cwd=tmp_path)
     assert ended.returncode == 130
     assert b"stopped by Ctrl-C" in ended.stderr
 
