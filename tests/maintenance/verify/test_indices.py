@@ -165,3 +165,15 @@ def test_entries_that_lead_nowhere_since_the_word_of_their_rows_is_gone(moved: o
     assert finding.severity == "error"
     assert finding.count == 29, "the deleted ones are nobody's"
     assert finding.remedy.startswith("Run `omnigraph optimize --drain --branch main`")
+
+
+@pytest.mark.parametrize("most", range(6, 14))
+def test_a_word_of_almost_as_many_rows_as_are_looked_at_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    graph = og.init(tmp_path / "graph", "node Post { slug: String @key  text: String @index }")
+    texts = ["know what was before", "nobody knows it", "before all of it", "quite another thing"]
+    graph.insert({"Post": [{"slug": f"p{i}", "text": texts[i % 4]} for i in range(24)]})
+    graph.optimize()
+    monkeypatch.setattr(words, "ROWS_MOST", most)
+    assert graph.verify(full=True).findings == ()

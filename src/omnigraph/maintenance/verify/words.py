@@ -83,7 +83,7 @@ class _Asking:
                 for word in words:
                     yield from self.ask([word])
             return
-        texts = pa.concat_tables([texts, *(rows.select(texts.column_names) for rows in rare.values())])
+        texts = _once(pa.concat_tables([texts, *(rows.select(texts.column_names) for rows in rare.values())]))
         if texts.num_rows == 0:
             return
         truth = self._fresh(texts)
@@ -97,8 +97,10 @@ class _Asking:
 
         columns = ["row", "_score"] if column != self._column or table is not self._table else [column, "_score"]
         query = MatchQuery(word, column)
-        scanner = table.scanner(columns=columns, full_text_query=query, with_row_id=True, limit=ROWS_MOST + 1)
-        return scanner.to_table()
+        # Of the truth all is wanted: it is made of the rows of many words, and a word may be in more of them than one
+        # asks an index for.
+        most = ROWS_MOST + 1 if table is self._table else None
+        return table.scanner(columns=columns, full_text_query=query, with_row_id=True, limit=most).to_table()
 
     def _written(self, words: Sequence[str]) -> pa.Table | None:
         """Rows whose text holds one of the words as it is written, by a scan; None if they are too many."""
@@ -129,3 +131,9 @@ class _Asking:
         if doubled:
             text = f"{self._named} returns rows more than once"
             yield tell("index_stale", self._line, text, count=doubled, examples=[word])
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """Each row once, known by its id."""
+    first = {row: place for place, row in reversed(list(enumerate(rows.column("_rowid").to_pylist())))}
+    return rows.take(pa.array(sorted(first.values()), pa.int64()))
