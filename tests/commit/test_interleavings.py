@@ -96,7 +96,7 @@ def test_every_interleaving_of_two_live_operations_ends_right(stage: Stage, pair
 def test_every_operation_stopped_at_every_phase_beside_every_phase_of_another_ends_right(
     stage: Stage, pair: Pair
 ) -> None:
-    """Every second place of either stop; all of them are part of `make torture`."""
+    """Every fourth place of either stop; all of them are part of `make torture`."""
     print(f"{pair.name}: {stopped(stage, pair, stride=4)} schedules with stops")
 
 

@@ -393,6 +393,7 @@ def test_edges_name_their_ends_either_way_and_nodes_without_a_key_get_ids(source
     assert len({n["id"] for n in notes}) == 2
 
 
+@pytest.mark.long
 def test_a_write_that_breaks_a_rule_changes_nothing_and_says_why(source: Any, target: og.Graph) -> None:
     target.insert({"Thing": [{"name": "a"}]})
     before = target.snapshot().commit
@@ -498,6 +499,7 @@ def test_names_in_filter_texts_are_quoted_and_nothing_else() -> None:
 # ---- elsewhere -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_bucket_is_read_and_written_with_the_options_given(source: Any) -> None:
     """Executors get what the driver was told: the environment names no bucket."""
     import boto3

@@ -97,6 +97,8 @@ def _fail(error: BaseException, args: Sequence[str]) -> int:
     failure = describe(error)
     try:
         report(failure, as_json=_wants_json(args))
+        # What is still to be written fails now, and not when Python ends, which would change the exit code.
+        sys.stdout.flush()
     except OSError:
         # Nobody can be told any more; the exit code still says it.
         _drop_stdout()
