@@ -193,10 +193,10 @@ def all_exist(location: Location, paths: Iterable[str]) -> bool:
 
 def open_store(location: Location, folder: str) -> LocalStore | S3Store:
     """An obstore store rooted at `<graph>/<folder>`."""
-    from obstore.store import LocalStore, S3Store
+    from obstore.store import S3Store
 
     if location.is_local:
-        return LocalStore(os.path.join(location.uri, folder), mkdir=True)
+        return _local_store(os.path.join(location.uri, folder))
     bucket, _, prefix = location.uri.removeprefix("s3://").partition("/")
     options = dict(location.options)
     client = {"allow_http": True} if options.pop("allow_http", "").lower() in ("true", "1") else {}
@@ -204,3 +204,17 @@ def open_store(location: Location, folder: str) -> LocalStore | S3Store:
     names["aws_session_token"] = "session_token"
     config = {names.get(k, k): v for k, v in options.items()}
     return S3Store(bucket, prefix=f"{prefix}/{folder}", client_options=client, **config)
+
+
+def _local_store(path: str) -> LocalStore:
+    """A store of a folder, which is made if need be. Another process may remove it, empty, while it is being opened."""
+    from obstore.exceptions import BaseError
+    from obstore.store import LocalStore
+
+    for turn in range(CREATE_TRIES_MOST):
+        try:
+            return LocalStore(path, mkdir=True)
+        except (BaseError, OSError):
+            if turn == CREATE_TRIES_MOST - 1:
+                raise
+    raise AssertionError("unreachable")
