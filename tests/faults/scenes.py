@@ -46,6 +46,10 @@ DORA = {"Person": [{"name": "dora", "age": 50}]}
 DORA_AND_ACME = {**DORA, "Company": [{"name": "acme", "city": "Chur"}]}
 DORA_WORKS = {"WorksAt": [{"from": "dora", "to": "acme"}]}
 NOTE = {"Note": [{"title": "second"}]}
+# So many tables that several are committed at once.
+WIDE = [f"Wide{number}" for number in range(9)]
+WIDE_SCHEMA = SCHEMA + "".join(f"node {name} {{ name: String @key }}\n" for name in WIDE)
+ONE_OF_EACH = {name: [{"name": "one"}] for name in WIDE}
 
 
 def unobserved(_: str) -> None:
@@ -86,6 +90,11 @@ def nothing(_: Place) -> None:
 
 def create_empty(place: Place) -> None:
     place.init(SCHEMA).close()
+
+
+def create_wide(place: Place) -> None:
+    with place.init(WIDE_SCHEMA) as graph:
+        graph.insert({"Person": [{"name": "anna", "age": 30}], WIDE[0]: [{"name": "zero"}]})
 
 
 def create_small(place: Place) -> None:
@@ -304,6 +313,12 @@ def after_load_merge(state: State) -> None:
     add_person(state, "dora", 50)
     put(state, "Company", "acme", {"name": "acme", "city": "Chur"})
     add_edge(state, "WorksAt", "dora", "acme")
+
+
+def with_one_of_each(state: State) -> None:
+    for name in WIDE:
+        put(state, name, "one", {"name": "one"})
+    committed(state)
 
 
 def after_bulk_append(state: State) -> None:

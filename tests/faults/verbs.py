@@ -139,6 +139,7 @@ VERBS: tuple[Verb, ...] = (
     person_verb("upsert_new", lambda g: g.upsert(person("dora")), "dora"),
     person_verb("upsert_old", lambda g: g.upsert(person("ben", 41)), "ben", 41),
     graph_verb("upsert_types", lambda g: g.upsert(scenes.BOTH), scenes.two_types),
+    graph_verb("upsert_wide", lambda g: g.upsert(scenes.ONE_OF_EACH), scenes.with_one_of_each, scenes.create_wide),
     person_verb("update", lambda g: g.update("Person", {"age": 44}, ids=["ben"]), "ben", 44),
     graph_verb("delete_cascade", lambda g: g.delete({"Person": ["anna"]}), scenes.without_anna),
     graph_verb("transaction", scenes.several_in_one, scenes.after_transaction),

@@ -27,6 +27,7 @@ from omnigraph.storage.edit import fragment_files
 from omnigraph.storage.history import step_at, steps_above
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import Tables
+from omnigraph.storage.together import together
 
 
 class Zombie(Exception):
@@ -39,11 +40,14 @@ class EffectMissed(Exception):
 
 def require_no_drift(view: View, pins: Mapping[str, Pin]) -> None:
     """Refuse tables that moved without the door, before anything is written for this operation."""
-    for pin in pins.values():
+
+    def look(pin: Pin) -> None:
         if view.owns(pin) and view.tables.newest_version(pin) > pin.version:
             for version, text in lancefs.stamps_above(view.tables.newest(pin), pin.version):
                 if Stamp.parse(text) is None:
                     raise _drift(view, pin, version)
+
+    together(look, list(pins.values()))
 
 
 def _drift(view: View, pin: Pin, version: int) -> UncoveredDrift:
@@ -115,9 +119,15 @@ def require_no_later_claim(view: View, prepared: Prepared, ticket: Ticket) -> No
 
 
 def run_effects(prepared: Prepared, ticket: Ticket, *, attempt: int, observe: Observer) -> None:
-    """Commit every step of every table. EffectMissed unless each landed exactly where it was planned."""
+    """Commit every step of every table. EffectMissed unless each landed exactly where it was planned.
+
+    Tables do not depend on each other, and of many each would wait for its own syncs or requests: then several are
+    committed at once. None is still at it when this returns or raises.
+    """
     tables = prepared.view.tables
-    for table, work in sorted(prepared.tables.items()):
+
+    def run(item: tuple[str, TableWork]) -> None:
+        table, work = item
         handle = work.handle
         for step, prepared_step in enumerate((*work.steps, *work.later)):
             observe("effect")
@@ -131,6 +141,8 @@ def run_effects(prepared: Prepared, ticket: Ticket, *, attempt: int, observe: Ob
             observe("effect")
             handle = _run_unstamped(tables, work, handle)
         tables.keep(work.result, handle)
+
+    together(run, sorted(prepared.tables.items()))
 
 
 def _run_unstamped(tables: Tables, work: TableWork, handle: Any) -> Any:

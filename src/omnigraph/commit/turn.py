@@ -21,6 +21,7 @@ from omnigraph.errors import BranchNotFound, OmnigraphError, RecoveryPending, St
 from omnigraph.storage.durable import NotDurable
 from omnigraph.storage.manifest import SwapLost
 from omnigraph.storage.records import Pin, Record
+from omnigraph.storage.together import together
 
 if TYPE_CHECKING:
     from omnigraph.commit.door import Door
@@ -135,21 +136,23 @@ class Turn:
         view = door.view_on(self.request.branch, self.restored)
         if view.head.epoch >= self.ticket.epoch or view.head.incarnation != self.ticket.incarnation:
             raise effect.Zombie(f"epoch {self.ticket.epoch} is decided")
-        for table in prepared.healed if prepared else ():
-            if table in view.pins:
-                left = prepared.tables[table].unstamped if prepared and self.attempts else ()
-                pin = effect.heal(view, table, self.ticket, attempt=self.attempts, observe=door.observe, declared=left)
-                if pin != view.pins[table]:
-                    self.restored[table] = pin
+        for pin in together(lambda t: self._healed(view, t, prepared), self._known(view, prepared)):
+            if pin != view.pins[pin.table]:
+                self.restored[pin.table] = pin
         return door.view_on(self.request.branch, self.restored) if self.restored else view
+
+    def _healed(self, view: View, table: str, prepared: Prepared | None) -> Pin:
+        left = prepared.tables[table].unstamped if prepared and self.attempts else ()
+        return effect.heal(view, table, self.ticket, attempt=self.attempts, observe=self.door.observe, declared=left)
+
+    def _known(self, view: View, prepared: Prepared | None) -> list[str]:
+        """The tables to be written that the branch has already."""
+        return [table for table in prepared.healed if table in view.pins] if prepared else []
 
     def _has_leftovers(self, view: View, prepared: Prepared) -> bool:
         """Whether a table that only this preparation names has leftovers above its pin."""
-        return any(
-            view.owns(view.pins[t]) and view.tables.newest_version(view.pins[t]) > view.pins[t].version
-            for t in prepared.healed
-            if t in view.pins
-        )
+        pins = [view.pins[t] for t in self._known(view, prepared)]
+        return any(view.owns(pin) and view.tables.newest_version(pin) > pin.version for pin in pins)
 
     def _give_up(self) -> None:
         """Nothing of mine is anywhere: decide the epoch as an abort, so that no zombie can use it."""

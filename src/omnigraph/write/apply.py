@@ -12,9 +12,7 @@ Steps 2 and 3 are separate commits on purpose: one Update that also inserts make
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +22,7 @@ import pyarrow.compute as pc
 from omnigraph.commit.stage import TableWork, View, fold_step, work_on
 from omnigraph.storage.marks import marked_properties
 from omnigraph.storage.table import result_schema
+from omnigraph.storage.together import MANY, together
 from omnigraph.write.carry import carried_columns, carry
 from omnigraph.write.delta import TypeDelta, flat
 
@@ -52,7 +51,7 @@ class Applied:
 
 _Worked = tuple[TableWork | None, tuple[int, int, int]]
 """The work on one table, and how many rows it inserts, updates and deletes."""
-SIDE_BY_SIDE_ROWS, SIDE_BY_SIDE_TYPES = 20_000, 16
+LARGE_ROWS = 20_000
 
 
 def apply_deltas(view: View, deltas: Mapping[str, TypeDelta]) -> Applied:
@@ -71,13 +70,10 @@ def apply_deltas(view: View, deltas: Mapping[str, TypeDelta]) -> Applied:
     return Applied(tables, Counts(inserted, updated, deleted))
 
 
-def _worked(view: View, deltas: list[TypeDelta]) -> Iterable[_Worked]:
-    """The work of each type. Lance writes outside of Python's lock, so large types, and many, are done side by side."""
-    few = len(deltas) < SIDE_BY_SIDE_TYPES and sum(d.rows.num_rows for d in deltas) < SIDE_BY_SIDE_ROWS
-    if len(deltas) < 2 or few:
-        return [_work(view, d) for d in deltas]
-    with ThreadPoolExecutor(max_workers=min(len(deltas), 2 * (os.cpu_count() or 1))) as pool:
-        return list(pool.map(lambda d: _work(view, d), deltas))
+def _worked(view: View, deltas: list[TypeDelta]) -> list[_Worked]:
+    """The work of each type; of large types two are already worth being written side by side."""
+    large = sum(d.rows.num_rows for d in deltas) >= LARGE_ROWS
+    return together(lambda d: _work(view, d), deltas, many=2 if large else MANY)
 
 
 def _work(view: View, delta: TypeDelta) -> _Worked:
