@@ -1,8 +1,8 @@
 """What both languages share on the way from text to a tree: the parser, and the text that it is given.
 
 1. text      refuse what no file in UTF-8 holds (lone surrogates) and NUL
-2. grammar   LALR with a contextual lexer, made on first use and kept for the process; its tables are also kept in the
-             user's cache folder, because building them takes longer than most queries
+2. grammar   LALR with a lexer that knows what the parser accepts, made on first use and kept for the process; its
+             tables are also kept in the user's cache folder, because building them takes longer than most queries
 
 Importing this module does not import lark.
 """
@@ -12,16 +12,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from lark import Lark, UnexpectedToken
+    from lark.lexer import Lexer
 
     from omnigraph.language.schema.source import Place, Source
 
 
 @cache
-def grammar_of(package: str) -> Lark:
+def grammar_of(package: str, lexer: type[Lexer] | Literal["contextual"] = "contextual") -> Lark:
     """The parser for the `grammar.lark` of a package."""
     from importlib.resources import files
 
@@ -29,7 +30,7 @@ def grammar_of(package: str) -> Lark:
 
     grammar = files(package).joinpath("grammar.lark").read_text(encoding="utf-8")
     kept = _cache_file(package)
-    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=False, cache=kept or False)
+    return Lark(grammar, parser="lalr", lexer=lexer, maybe_placeholders=False, cache=kept or False)
 
 
 def _cache_file(package: str) -> str | None:

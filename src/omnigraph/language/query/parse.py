@@ -80,10 +80,12 @@ _CLAUSE = {"PATH", "SHORTEST", "OPTIONAL", *_VALUE, "NOT"}
 def parse_queries(text: str, *, file: str = "<query>") -> QueryFile:
     from lark import UnexpectedCharacters, UnexpectedToken
 
+    from omnigraph.language.query.lexer import QueryLexer
+
     source = QueryText(text, file)
     check_text(source, "a query", source.refuse)
     try:
-        tree = grammar_of(__package__).parse(text)
+        tree = grammar_of(__package__, QueryLexer).parse(text)
     except UnexpectedToken as error:
         raise _unexpected_token(error, source) from None
     except UnexpectedCharacters as error:
