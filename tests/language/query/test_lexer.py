@@ -88,7 +88,8 @@ def test_words_are_keywords_only_where_the_parser_expects_them() -> None:
     [
         ("not // what is in\n ($p.age = 1)", "not ($p.age = 1)"),
         ("$p.age not // as (in) the list\n in [1]", "$p.age not in [1]"),
-        ("$p.name = $p.name // a name: (x)\n $p knows $q", "$p.name = $p.name $p knows $q"),
+        ("$p knows // a friend (or so)\n $q", "$p knows $q"),
+        ("$p knows /* a friend (or so): */ $q", "$p knows $q"),
         ("optional // not { this }\n { $p knows $q }", "optional { $p knows $q }"),
     ],
 )
