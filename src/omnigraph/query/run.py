@@ -211,8 +211,9 @@ class _Reading:
     def _distinct(self, frame: Frame, ranks: Ranked) -> list[pa.Array]:
         with self.watch.step("distinct", [c.value for c in self.body.columns]) as step:
             rows = Rows(self.evaluator, frame, dict(ranks))
-            rows.fetch([c.value for c in self.body.columns])
             entities = self._once("identified", self._identified)
+            if not entities:
+                rows.fetch([c.value for c in self.body.columns])
             numbers = [frame.columns[s] for s in entities] or [key_numbers(rows, c.value) for c in self.body.columns]
             first, _ = groups_of(numbers, frame.rows)
             index = pa.array(first)
