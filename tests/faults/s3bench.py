@@ -28,20 +28,10 @@ URI = "s3://graphs/g"
 VICTIM, CHECKER = "victim", "checker"
 
 # Which faults make sense where. A read that is not answered is the same whether or not the store has "applied" it, and
-# the client treats a slow or overloaded store as it treats a failing one. Whoever is killed before a request, or at a
-# read, leaves what a kill after the last mutation leaves, so that only the very first request has a kill of its own.
-EVERYWHERE = ("error_500", "drop", "denied", "freeze_before")
-ON_MUTATIONS = (
-    "kill_after",
-    "error_503",
-    "delay",
-    "lost",
-    "applied_500",
-    "ghost",
-    "ghost_midway",
-    "lost_denied",
-    "freeze_after",
-)
+# the client treats a slow or overloaded store as it treats a failing one.
+EVERYWHERE = ("kill_before", "kill_after", "error_500", "drop", "denied", "freeze_before")
+ON_MUTATIONS = ("error_503", "delay", "lost", "applied_500", "ghost", "ghost_midway", "lost_denied", "freeze_after")
+KINDS = EVERYWHERE + ON_MUTATIONS
 
 
 @dataclass(frozen=True)
@@ -57,10 +47,10 @@ class Stage:
     @property
     def points(self) -> list[tuple[str, int, bool]]:
         """Every fault that makes sense: its kind, the request's number, and whether that request changes anything."""
-        return [("kill_before", self.requests[0].n, False)] + [
+        return [
             (kind, entry.n, entry.mutates)
             for entry in self.requests
-            for kind in (EVERYWHERE + ON_MUTATIONS if entry.mutates else EVERYWHERE)
+            for kind in (KINDS if entry.mutates else EVERYWHERE)
         ]
 
 
