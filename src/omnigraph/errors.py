@@ -51,6 +51,7 @@ OmnigraphError
 │   ├── BranchNotFound, BranchExists, BranchInUse, InvalidBranchName
 │   ├── CommitNotFound, NoCommitAtThatTime
 │   └── VersionReclaimed       the version existed and cleanup removed it
+│       └── VersionMissing     it is published, so nobody of ours removed it, and it is not there
 ├── ClusterError
 │   ├── ClusterStateMissing    a folder that is to be a cluster's has no state
 │   ├── ClusterStateInvalid    a cluster's state can't be understood
@@ -518,6 +519,15 @@ class VersionReclaimed(LookupFailed):
     condition = "version_reclaimed"
     text = "{table_key} at version {version} existed, and cleanup has removed it."
     remedy_text = "Read a newer commit; keep more history with a larger --keep or --older-than."
+
+
+class VersionMissing(VersionReclaimed):
+    condition = "version_missing"
+    text = "{table_key} at version {version} is published and not there: its files were removed or lost."
+    remedy_text = (
+        "Run `omnigraph verify` to see all that is missing, and put the files back from a copy of the store; older "
+        "commits that are whole can be exported."
+    )
 
 
 # ---- clusters --------------------------------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def _table_plan(table: TablePlan) -> Lines:
 
 
 def _notes(table: TablePlan) -> Lines:
-    lines: Lines = []
+    lines: Lines = [f"{table.table_key}: failed: {table.error}"] if table.error else []
     if table.skipped:
         versions = f"published {table.pin.version}, newest {table.lance_head_version}"
         lines.append(f"{table.table_key}: skipped, it was changed without omnigraph ({versions}); see omnigraph repair")

@@ -11,15 +11,20 @@ A branch answers only for the lines that it owns: its own forks, on main the tab
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from omnigraph.commit.plan import Plan
 from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Tickets
+from omnigraph.errors import VersionMissing, VersionReclaimed
 from omnigraph.storage import lancefs
 from omnigraph.storage.history import Step, steps_above
 from omnigraph.storage.objects import ControlObjects
 from omnigraph.storage.records import Pin
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
 
 UNREADABLE = "unreadable"
 """Stands among the operations for a version whose transaction is gone or can't be read."""
@@ -48,7 +53,7 @@ class Drift:
 def drift_of(view: View, type_id: str) -> Drift | None:
     """The drift of one table of the branch; None if it has none, or if the branch does not own the table's line."""
     pin = view.pins[type_id]
-    if not view.owns(pin) or _newest_version(view, pin) == pin.version:
+    if not view.owns(pin) or _newest_version(view, type_id) == pin.version:
         return None
     newest = view.tables.newest(pin)
     steps = tuple(steps_above(newest, pin.version))
@@ -78,13 +83,30 @@ def _declared(view: View, type_id: str) -> set[str | None]:
     return {name for plan in plans if plan and type_id in plan.tables for name in plan.tables[type_id].unstamped}
 
 
-def _newest_version(view: View, pin: Pin) -> int:
+def _newest_version(view: View, type_id: str) -> int:
     """Asked of Lance as well: a stranger's cleanup can leave a hole above the pin, where a quick probe stops."""
+    pin, table = view.pins[type_id], published(view, type_id)
     probed = view.tables.newest_version(pin)
     if probed > pin.version:
         return probed
     with lancefs.reading(f"looking for versions of {pin.path}"):
-        return int(view.tables.open(pin).latest_version)
+        return int(table.latest_version)
+
+
+def published(view: View, type_id: str) -> LanceDataset:
+    """The version that the branch publishes.
+
+    VersionMissing if it is not there although the branch still has it; VersionReclaimed if the branch has moved on, and
+    cleanup has followed.
+    """
+    pin, key = view.pins[type_id], view.table_keys[type_id]
+    try:
+        return view.tables.open(pin, table_key=key)
+    except VersionReclaimed as error:
+        now = view.manifest.heads().get(view.head.branch)
+        if now is not None and view.manifest.pins(now).get(type_id) == pin:
+            raise VersionMissing(table_key=key, version=pin.version) from error
+        raise
 
 
 def drifts(view: View) -> list[Drift]:

@@ -23,7 +23,7 @@ from omnigraph.commit.stage import View
 from omnigraph.errors import OmnigraphError
 from omnigraph.index.declared import declared
 from omnigraph.language.schema.model import EntityType
-from omnigraph.maintenance.drift import drift_of
+from omnigraph.maintenance.drift import drift_of, published
 from omnigraph.maintenance.listing import StoredFile, listed
 from omnigraph.maintenance.recover import pending
 from omnigraph.pipeline.bulk.staging import STAGING
@@ -255,7 +255,7 @@ def _table(view: View, t: EntityType) -> TableStats:
     none = TableStats(table_key=t.key, path=pin.path, version=pin.version)
     try:
         files = listed(view.tables.location, pin.root)
-        table = view.open(t)
+        table = published(view, t.id)
         with lancefs.reading(f"looking at {t.key}"):
             fragments, built = fragments_of(table), built_indices(table)
         drifted = drift_of(view, t.id) is not None

@@ -91,7 +91,8 @@ def test_a_published_version_that_is_gone(plain: og.Graph) -> None:
     plain.upsert({"City": [{"name": "Trier"}]})
     damage.commit(plain, {pin.table: pin})
     Path(manifest_path(str(damage.folder(plain, pin)), pin.version)).unlink()
-    finding = damage.only(plain.verify(), "version_missing", severity="error", table="node:City", branch="main")
+    fresh = og.open(plain.uri, engine="local")
+    finding = damage.only(fresh.verify(), "version_missing", severity="error", table="node:City", branch="main")
     assert f"version {pin.version}" in finding.message
 
 
@@ -99,7 +100,8 @@ def test_a_published_version_that_is_cut_short(plain: og.Graph) -> None:
     pin = damage.pin_of(plain, "City")
     file = Path(manifest_path(str(damage.folder(plain, pin)), pin.version))
     file.write_bytes(file.read_bytes()[:40])
-    damage.only(plain.verify(), "version_unreadable", severity="error", table="node:City", branch="main")
+    fresh = og.open(plain.uri, engine="local")
+    damage.only(fresh.verify(), "version_unreadable", severity="error", table="node:City", branch="main")
 
 
 def test_the_base_of_a_live_branch_that_is_gone(graph: og.Graph) -> None:
@@ -107,7 +109,8 @@ def test_the_base_of_a_live_branch_that_is_gone(graph: og.Graph) -> None:
     graph.create_branch("side")
     graph.upsert({"City": [{"name": "Trier"}]})
     Path(manifest_path(str(damage.folder(graph, pin)), pin.version)).unlink()
-    damage.only(graph.verify(quick=True), "version_missing", table="node:City", branch="side")
+    fresh = og.open(graph.uri, engine="local")
+    damage.only(fresh.verify(quick=True), "version_missing", table="node:City", branch="side")
 
 
 def test_a_graph_with_forks_that_was_moved_as_a_folder(plain: og.Graph, tmp_path: Path) -> None:

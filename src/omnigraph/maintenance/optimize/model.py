@@ -109,10 +109,14 @@ class TablePlan:
     left_indexes: int = 0
     deferred: bool = False
     drain: bool = False
+    error: str | None = None
+    """Why nothing could be planned: the other tables are worked on."""
 
     @property
     def has_work(self) -> bool:
-        return self.skipped is None and bool(self.bins or self.indexes or self.stale_config or self.drain)
+        if self.skipped is not None or self.error is not None:
+            return False
+        return bool(self.bins or self.indexes or self.stale_config or self.drain)
 
     @property
     def read_bytes(self) -> int:
@@ -149,13 +153,14 @@ class TablePlan:
             "left_indexes": self.left_indexes,
             "deferred": self.deferred,
             "drain": self.drain,
+            "error": self.error,
         }
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> TablePlan:
         plain = ("table", "table_key", "lance_head_version", "fragments", "rows", "bytes", "coverage", "skipped")
         return TablePlan(
-            **{name: body[name] for name in (*plain, "left_fragments", "left_indexes", "deferred", "drain")},
+            **{name: body[name] for name in (*plain, "left_fragments", "left_indexes", "deferred", "drain", "error")},
             pin=Pin.from_json(body["table"], body["pin"]),
             bins=tuple(Bin(**{**b, "fragments": tuple(b["fragments"])}) for b in body["rewrites"]),
             indexes=tuple(IndexPlan.of(i) for i in body["indexes"]),

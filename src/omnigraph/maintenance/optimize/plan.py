@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.stage import View
-from omnigraph.errors import UsageError
+from omnigraph.errors import OmnigraphError, UsageError
 from omnigraph.index.build import (
     VECTORS_LEAST,
     outgrown,
@@ -37,7 +38,7 @@ from omnigraph.index.segments import (
     plan_new,
 )
 from omnigraph.language.schema.model import EntityType
-from omnigraph.maintenance.drift import drift_of
+from omnigraph.maintenance.drift import drift_of, published
 from omnigraph.maintenance.optimize.model import (
     DRIFT,
     Bin,
@@ -68,9 +69,12 @@ def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
         raise UsageError(detail=detail)
     wanted = chosen(view.table_keys, options.tables)
     types = sorted((view.schema.by_id[t] for t in wanted), key=lambda t: (t.kind != "node", t.name))
-    drafts = [_draft(view, t, options) for t in types]
+    drafts = [_isolated(view, t, partial(_draft, view, t, options)) for t in types]
     allowed = _within_budget(drafts, options)
-    tables = [_with_indexes(view, draft, allowed[draft.table], options) for draft in drafts]
+    tables = [
+        _isolated(view, t, partial(_with_indexes, view, draft, allowed[draft.table], options))
+        for t, draft in zip(types, drafts, strict=True)
+    ]
     if options.max_bytes is not None or options.max_rows is not None:
         tables = _cut_indexes(tables, options)
     return OptimizePlan(
@@ -89,11 +93,29 @@ def _manifest_fragments(view: View) -> int:
     return found if found > 1 else 0
 
 
+def _isolated(view: View, t: EntityType, step: Callable[[], TablePlan]) -> TablePlan:
+    """A step of one table; what fails there is told in its plan, and the others are planned."""
+    try:
+        return step()
+    except OmnigraphError as error:
+        pin = view.pins[t.id]
+        return TablePlan(
+            table=t.id,
+            table_key=t.key,
+            pin=pin,
+            lance_head_version=pin.version,
+            fragments=pin.fragments or 0,
+            rows=pin.rows or 0,
+            bytes=0,
+            error=error.message,
+        )
+
+
 def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
     """Steps 1 and 2."""
     pin = view.pins[t.id]
+    table = published(view, t.id)
     drift = drift_of(view, t.id)
-    table = view.open(t)
     with lancefs.reading(f"planning {t.key}"):
         fragments = facts.fragments_of(table)
         stale = facts.stale_settings(table)
@@ -196,7 +218,7 @@ def _within_budget(drafts: Sequence[TablePlan], options: OptimizeOptions) -> dic
 
 def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: OptimizeOptions) -> TablePlan:
     """Step 4."""
-    if draft.skipped is not None:
+    if draft.skipped is not None or draft.error is not None:
         return draft
     t = view.schema.by_id[draft.table]
     table = view.open(t)

@@ -103,7 +103,8 @@ class Optimize:
         for table in given.tables:
             if view.pins.get(table.table) != table.pin:
                 raise StaleView(detail=f"{table.table_key} is not at the version that was planned; make a new plan.")
-            view.tables.open(table.pin, table_key=table.table_key)
+            if table.error is None:
+                view.tables.open(table.pin, table_key=table.table_key)
         return view
 
     def _round(self, view: View, work: OptimizePlan, deadline: float | None) -> set[str]:
@@ -210,6 +211,7 @@ def _untouched(t: TablePlan) -> TableResult:
         coverage_after=t.coverage,
         left_fragments=t.left_fragments,
         left_indexes=t.left_indexes,
+        error=t.error,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from omnigraph.commit.door import Door
-from omnigraph.errors import StorageError
+from omnigraph.errors import StorageError, VersionReclaimed
 from omnigraph.maintenance.drift import drift_of
 from omnigraph.maintenance.listing import folders, listed
 from omnigraph.maintenance.recover import pending
@@ -35,8 +35,8 @@ def check_drift(door: Door, heads: Mapping[str, Head]) -> Iterator[Finding]:
                 if drift is not None:
                     # Once more on a newer state: a repair may have published it in the meantime.
                     drift = drift_of(door.view(branch), table)
-            except StorageError:
-                continue  # the version itself can't be opened, which is told of it elsewhere
+            except (StorageError, VersionReclaimed):
+                continue  # the version itself is not there or can't be opened, which is told of it elsewhere
             if drift is not None:
                 text = (
                     f"{drift.table_key} is at version {drift.head_version}, ahead of the published version "
