@@ -99,14 +99,14 @@ def published(view: View, type_id: str) -> LanceDataset:
     VersionMissing if it is not there although the branch still has it; VersionReclaimed if the branch has moved on, and
     cleanup has followed.
     """
-    pin, key = view.pins[type_id], view.table_keys[type_id]
+    pin = view.pins[type_id]
     try:
-        return view.tables.open(pin, table_key=key)
+        return view.tables.open(pin)
     except VersionReclaimed as error:
         now = view.manifest.heads().get(view.head.branch)
-        if now is not None and view.manifest.pins(now).get(type_id) == pin:
-            raise VersionMissing(table_key=key, version=pin.version) from error
-        raise
+        is_current = now is not None and view.manifest.pins(now).get(type_id) == pin
+        known = VersionMissing if is_current else VersionReclaimed
+        raise known(table_key=view.table_keys[type_id], version=pin.version) from error
 
 
 def drifts(view: View) -> list[Drift]:
