@@ -22,9 +22,11 @@ OmnigraphError
 │   ├── PipelineVariableMissing  it names a variable that has no value
 │   └── PolicyFileError        the same of a policy file of maintenance
 ├── InputError
-│   ├── RecordError            lines of an input file are not valid records
-│   ├── ConstraintViolation    rows break a rule of the schema
-│   ├── KeyConflict            a strict insert of an id that exists
+│   ├── RowsRefused            rows that can't be taken, with the first 20 and counts per rule
+│   │   ├── RecordError        lines of an input that are no records, and whatever else is wrong with it
+│   │   ├── ConstraintViolation  rows break a rule of the schema
+│   │   │   └── ColumnMismatch  a column of another type than its property takes
+│   │   └── KeyConflict        a strict insert of an id that exists
 │   ├── UnknownType
 │   ├── UnknownProperty
 │   ├── InvalidFilter          a filter text that can't be understood, or fails on a row
@@ -230,11 +232,15 @@ class QueryTimeout(QueryError):
 
 
 class ResourceLimit(QueryError):
-    """`resource` is rows or memory_bytes."""
+    """`resource` is rows or memory_bytes; `limit` and `actual` are numbers, or null where the machine set the limit."""
 
     condition = "resource_limit"
     text = "the query {query} needs more than it may: {resource} would be {actual}, and the limit is {limit}."
     remedy_text = "Ask for less, by a narrower pattern or a limit, or allow more; nothing was changed."
+
+
+class OutOfMemory(ResourceLimit):
+    text = "the query {query} needs more memory than this process can get."
 
 
 class NotOnSpark(QueryError):
@@ -270,10 +276,7 @@ class PolicyFileError(PipelineFileError):
 
 @dataclass(frozen=True)
 class Violation:
-    """One row that breaks one rule. `rule` is stable; `line` is set where the row came from a file.
-
-    `source` names the file where there were several.
-    """
+    """One row that breaks one rule. `rule` is stable; `line` and `source` are set where the row came from an input."""
 
     rule: str
     table_key: str
@@ -292,22 +295,91 @@ class InputError(OmnigraphError):
     condition = "input_error"
 
 
-class RecordError(InputError):
-    condition = "invalid_record"
-    text = "{count} of the input's lines are not valid records. {shown}"
-    remedy_text = "Correct these lines, or load the rest with --on-error quarantine."
+class RowsRefused(InputError):
+    """Rows that can't be taken: `count` of them, `by_rule` how many per rule, `violations` the first 20 in the order of
+    the input, `shown` the same for people."""
 
-
-class ConstraintViolation(InputError):
-    condition = "constraint_violation"
-    text = "{count} rows break a rule of the schema. {shown}"
+    condition = "rows_refused"
+    text = "{rows} can't be taken{rules}.\n{shown}"
     remedy_text = "Correct these rows; nothing was written."
+    load_remedy_text: ClassVar[str] = (
+        "Correct these rows, or load the rest with --on-error quarantine; nothing was written."
+    )
+
+    @property
+    def message(self) -> str:
+        return self.text.format_map(_Shown({**self.fields, "rows": self._rows, "rules": self._rules}))
+
+    @property
+    def remedy(self) -> str:
+        # Leaving rows out helps where rows of an input are to blame.
+        of_a_load = any("source" in v for v in self.fields.get("violations", ()))
+        return (self.load_remedy_text if of_a_load else self.remedy_text).format_map(_Shown(self.fields))
+
+    @property
+    def _rows(self) -> str:
+        count = self.fields.get("count", 0)
+        return "1 row" if count == 1 else f"{count} rows"
+
+    @property
+    def _rules(self) -> str:
+        counts = sorted(self.fields.get("by_rule", {}).items(), key=lambda item: (-item[1], item[0]))
+        return f" ({', '.join(f'{rule} {count}' for rule, count in counts)})" if counts else ""
 
 
-class KeyConflict(InputError):
+class RecordError(RowsRefused):
+    """At least one line is no record of the schema; `by_rule` and `violations` tell of all that is wrong."""
+
+    condition = "invalid_record"
+    text = "{rows} of the input can't be loaded{rules}.\n{shown}"
+    remedy_text = RowsRefused.load_remedy_text
+
+
+class ConstraintViolation(RowsRefused):
+    condition = "constraint_violation"
+    text = "{rows} {breaks} a rule of the schema{rules}.\n{shown}"
+
+    @property
+    def message(self) -> str:
+        breaks = "breaks" if self.fields.get("count") == 1 else "break"
+        shown = {**self.fields, "rows": self._rows, "rules": self._rules, "breaks": breaks}
+        return self.text.format_map(_Shown(shown))
+
+
+class ColumnMismatch(ConstraintViolation):
+    """A column of a table has a type that its property does not take: no row of it can be loaded."""
+
+    text = "{columns} of the input can't be taken.\n{shown}"
+    remedy_text = (
+        "Cast the column to the property's type where the table is made, or give another one by map=COLUMN:PROPERTY; "
+        "nothing was written."
+    )
+    load_remedy_text = remedy_text
+
+    @property
+    def message(self) -> str:
+        count = self.fields.get("count", 0)
+        shown = {**self.fields, "columns": "1 column" if count == 1 else f"{count} columns"}
+        return self.text.format_map(_Shown(shown))
+
+
+class KeyConflict(RowsRefused):
+    """`table_key` and `entity_id` are those of the first id that exists. A load tells all refused rows as well."""
+
     condition = "key_conflict"
     text = "{table_key} already has an entity with the id {entity_id!r}."
     remedy_text = "Use upsert (mode merge) to replace it, or choose another key; nothing was written."
+    load_remedy_text = (
+        "Use upsert (mode merge) to replace what is there, choose other keys, or load the rest with --on-error "
+        "quarantine; nothing was written."
+    )
+
+    @property
+    def message(self) -> str:
+        first = super().message
+        if "violations" not in self.fields:
+            return first
+        return f"{first} {self._rows} of the input can't be loaded{self._rules}.\n{self.fields['shown']}"
 
 
 class UnknownType(InputError):
@@ -389,6 +461,11 @@ class StaleView(ConflictError):
     condition = "stale_view"
     text = "{detail}"
     remedy_text = "Open the graph again and repeat."
+
+    @property
+    def remedy(self) -> str:
+        """What was planned on a state that is gone is planned again; to repeat it never helps."""
+        return "Make a new plan; nothing was changed." if self.fields.get("of_plan") else super().remedy
 
 
 class WriterBusy(ConflictError):

@@ -254,11 +254,17 @@ class Maker:
         word = self.pick("not", "optional")
         inner = Maker(self.rng)
         inner.types, inner.made, inner.paths = dict(self.types), self.made + 10 * (depth + 1), list(self.paths)
-        clauses = [inner.traversal() if self.types else inner.binding()]
+        clauses = []
+        named = [n for n, t in self.types.items() if t == "Named"]
+        if named and inner.chance(0.7):
+            name, kind = self.rng.choice(named), self.pick("Person", "Company")
+            clauses.append(f"{name}: {kind}")
+            inner.types[name] = kind
+        clauses.append(inner.traversal() if self.types else inner.binding())
         clauses += [inner.clause(depth + 1) for _ in range(self.rng.randint(0, 2))]
         self.made = inner.made
         if word == "optional":
-            self.types, self.paths = inner.types, inner.paths
+            self.types, self.paths = inner.types | dict.fromkeys(named, "Named"), inner.paths
         return f"{word} {{ {' '.join(clauses)} }}"
 
     def clause(self, depth: int = 0) -> str:

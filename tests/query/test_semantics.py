@@ -68,6 +68,25 @@ def test_negation_correlates_with_outer_variables(graph: og.Graph) -> None:
     assert fan == [("bob", "ada")]
 
 
+def test_a_block_narrows_the_types_of_outer_variables(graph: og.Graph) -> None:
+    people = [(slug,) for slug in ("ada", "bob", "cy", "dan", "eve", "flo")]
+    assert rows(graph, '$x: Named not { $x: Company { city: "Rome" } }', "$x.id") == sorted([*people, ("bee",)])
+    assert rows(graph, "$x: Named not { $x: Company $x.city is null }", "$x.id") == sorted([*people, ("acme",)])
+    assert rows(graph, "$x: Named not { $x knows $y $x.score < 3 }", "$x.id") == [
+        *(("acme",), ("bee",), ("dan",), ("eve",), ("flo",))
+    ]
+    # The edge is crossed as the type inside wants it: from a company, backwards.
+    assert rows(graph, "$x: Named not { $x: Company $x worksAt $p $p.score = 4 }", "$x.id") == sorted(
+        [*people, ("acme",)]
+    )
+    found = rows(graph, '$x: Named optional { $x: Person search($x.bio, "fox") $x worksAt $c }', "$x.id, $c.id")
+    assert [r for r in found if r[1] is not None] == [("bob", "acme"), ("eve", "bee")]
+    assert len(found) == 8
+    assert rows(graph, "$x worksAt $y not { $y: Company }", "$x.id") == []
+    lone = rows(graph, "$x: Person optional { $x worksAt $y } not { $y: Company }", "$x.id")
+    assert lone == [("cy",), ("dan",), ("flo",)]
+
+
 def test_a_source_without_a_match_has_no_group(graph: og.Graph) -> None:
     found = rows(graph, "$p: Person $p worksAt $c", "$c.slug, count($p) as n")
     assert found == [("acme", 2), ("bee", 1)]

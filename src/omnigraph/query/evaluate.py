@@ -5,7 +5,6 @@ Properties are read when an expression needs them, all columns of one variable t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import QueryValueError
+from omnigraph.language.query.operators import pattern_problem
 from omnigraph.language.query.terms import (
     Aggregate,
     And,
@@ -213,8 +213,7 @@ class Rows:
             if not pattern.is_valid:
                 return pa.scalar(None, pa.bool_())
             return _matched(e.operator, text, pattern.as_py())
-        pairs = zip(spread(text, self.rows).to_pylist(), pattern.to_pylist(), strict=True)
-        return pa.array([None if t is None or p is None else _one(e.operator, t, p) for t, p in pairs], pa.bool_())
+        return _each(e.operator, spread(text, self.rows), pattern)
 
     def _function(self, e: Function) -> Values:
         if e.name == "now":
@@ -258,26 +257,30 @@ def _or_unknown(found: Values) -> Values:
 
 
 def _matched(op: str, text: Values, pattern: str) -> Values:
-    if op == "matches":
-        try:
-            return pc.match_substring_regex(text, pattern)
-        except pa.ArrowInvalid:
-            # A pattern that only Python reads.
-            known = re.compile(pattern)
-            array = spread(text, 1)
-            found = pa.array([None if t is None else known.search(t) is not None for t in array.to_pylist()])
-            return found.cast(pa.bool_()) if isinstance(text, pa.Array) else found[0]
-    return _MATCH[op](text, pattern)
+    if op != "matches":
+        return _MATCH[op](text, pattern)
+    try:
+        return pc.match_substring_regex(text, pattern)
+    except pa.ArrowInvalid as error:
+        raise QueryValueError(detail=f"{pattern!r} can't be used by matches. {pattern_problem(pattern)}") from error
 
 
 def _one(op: str, text: str, pattern: str) -> bool:
     if op == "contains":
         return pattern in text
-    if op == "starts_with":
-        return text.startswith(pattern)
-    if op == "ends_with":
-        return text.endswith(pattern)
-    try:
-        return re.search(pattern, text) is not None
-    except (re.error, RecursionError, OverflowError) as error:
-        raise QueryValueError(detail=f"{pattern!r} is no regular expression: {error}.") from error
+    return text.startswith(pattern) if op == "starts_with" else text.endswith(pattern)
+
+
+def _each(op: str, text: pa.Array, patterns: pa.Array) -> pa.Array:
+    """Each text by the pattern of its own row."""
+    if op != "matches":
+        pairs = zip(text.to_pylist(), patterns.to_pylist(), strict=True)
+        return pa.array([None if t is None or p is None else _one(op, t, p) for t, p in pairs], pa.bool_())
+    encoded = patterns.dictionary_encode()
+    codes = np.asarray(encoded.indices.fill_null(-1))
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(encoded.dictionary)))
+    parts = [pa.nulls(int((codes < 0).sum()), pa.bool_())]
+    for pattern, rows in zip(encoded.dictionary.to_pylist(), np.split(order, starts)[1:], strict=True):
+        parts.append(_matched(op, text.take(pa.array(rows)), pattern))
+    return pa.concat_arrays(parts).take(pa.array(np.argsort(order)))

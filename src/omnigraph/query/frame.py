@@ -6,7 +6,8 @@ null. A path variable holds the number of a path in `Paths`. Codes mean nothing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -233,6 +234,25 @@ def pairs_joined(left: np.ndarray, right: np.ndarray, size: int) -> tuple[np.nda
     index = np.repeat(np.arange(len(left)), lengths)
     hits = ranges(starts[left], lengths)
     return index, hits if is_sorted else np.argsort(right, kind="stable")[hits]
+
+
+BLOCK_ROWS = 250_000
+"""What one look at the clock and the ledger stands for."""
+
+
+def blocks(lengths: np.ndarray, keys: np.ndarray | None = None) -> Iterator[slice]:
+    """Rows that make `lengths` rows each, in runs that make about so many; rows of one key stay together.
+
+    `keys` are in order. A single row, or key, may make more.
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    cuts = np.searchsorted(ends, np.arange(BLOCK_ROWS, total, BLOCK_ROWS)) + 1
+    if keys is not None:
+        cuts = np.searchsorted(keys, keys[cuts - 1], side="right")
+    bounds = [0, *np.unique(cuts[cuts < len(lengths)]).tolist(), len(lengths)]
+    for start, stop in itertools.pairwise(bounds):
+        yield slice(start, stop)
 
 
 def member(values: np.ndarray, among: np.ndarray) -> np.ndarray:

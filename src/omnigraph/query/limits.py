@@ -1,8 +1,8 @@
 """What one query may use, and what it has used: time, rows, memory. A limit that is passed ends the query at once.
 
-Time is looked at between steps and between batches of a scan. Memory is what the query itself holds: bound rows,
-values and results, not the caches, which have their own budget. What a step is about to make is counted before it is
-made, where that is known.
+Time is looked at between steps, between batches of a scan and in a traversal after every 250,000 pairs. Memory is what
+the query itself holds: bound rows, values and results, not the caches, which have their own budget. What a step is
+about to make is counted before it is made, where that is known. Without a limit the machine sets one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.errors import QueryTimeout, ResourceLimit, UsageError
+from omnigraph.errors import OutOfMemory, QueryTimeout, ResourceLimit, UsageError
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,15 @@ class Step:
             "used": self.used,
             "ms": round(self.seconds * 1000, 3),
         }
+
+
+@contextmanager
+def enough_memory(query: str) -> Iterator[None]:
+    """Turn what numpy and Arrow raise when there is no more memory into the error that a limit gives."""
+    try:
+        yield
+    except MemoryError as error:
+        raise OutOfMemory(query=query, resource="memory_bytes", limit=None, actual=None) from error
 
 
 class Watch:

@@ -292,7 +292,7 @@ class Matcher:
         if not wanted.distinct or frame.rows < DEDUPE_ROWS:
             return frame
         if not live:
-            return Frame(1)
+            return Frame(min(1, frame.rows))
         if len(live) == 1:
             once = factorize(frame.columns[live[0]])[0]
             return Frame(len(once), {live[0]: once}, frame.paths)

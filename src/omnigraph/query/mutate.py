@@ -30,7 +30,7 @@ from omnigraph.language.query.params import bind_params
 from omnigraph.language.query.terms import And, Compare, Expression, Property
 from omnigraph.language.schema.model import EntityType
 from omnigraph.query.cache import Cache
-from omnigraph.query.limits import Options, Watch
+from omnigraph.query.limits import Options, Watch, enough_memory
 from omnigraph.query.mutate_result import MutationResult
 from omnigraph.query.mutate_state import State
 from omnigraph.query.mutate_statements import run_statement
@@ -102,7 +102,8 @@ class Mutation:
         given: dict[str, list[str]] = {}
         returned: pa.Table | None = None
         for i, s in enumerate(statements):
-            done = run_statement(state, s, ulids=self._ulids[i], returning=i == last)
+            with enough_memory(checked.name):
+                done = run_statement(state, s, ulids=self._ulids[i], returning=i == last)
             if len(done.given):
                 given.setdefault(s.target.name, []).extend(done.given.to_pylist())
             if done.returned is not None:

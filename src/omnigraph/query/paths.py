@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnigraph.query.frame import Paths, factorize, pairs_joined
+from omnigraph.query.frame import Paths, blocks, factorize, member, pairs_joined
 from omnigraph.query.hops import Hops, pairs_once
 from omnigraph.query.source import Source
+
+if TYPE_CHECKING:
+    from omnigraph.query.traverse import Seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,26 +24,50 @@ class FoundPaths:
     paths: Paths
 
 
-def all_paths(source: Source, hops: Hops, starts: np.ndarray, low: int, high: int, *, backwards: bool) -> FoundPaths:
-    """Paths that visit no node twice, but may end where they start. `walked` holds one unfinished path per row."""
+def all_paths(
+    source: Source,
+    hops: Hops,
+    starts: np.ndarray,
+    low: int,
+    high: int,
+    *,
+    backwards: bool,
+    goals: np.ndarray | None,
+) -> FoundPaths:
+    """Paths that visit no node twice, but may end where they start; with `goals` only those that end there.
+
+    `walked` holds one unfinished path per row. A hop is made some rows at a time, since it may make very many of each.
+    """
     near = np.arange(len(starts), dtype=np.int64)
     walked = starts.reshape(-1, 1)
     done: list[tuple[np.ndarray, np.ndarray]] = []
+    held = 0
     for hop in range(1, high + 1):
         if len(near) == 0:
             break
         nodes, numbers = factorize(walked[:, -1])
         once = pairs_once(hops.hop(nodes))
-        rows, hits = pairs_joined(numbers, once.near, len(nodes))
-        source.watch.memory(len(rows) * 8 * (hop + 2) * 2)
-        source.watch.tick()
-        longer = np.column_stack([walked[rows], once.far[hits]])
-        near = near[rows]
-        closes = longer[:, -1] == longer[:, 0]
-        again = (longer[:, 1:-1] == longer[:, -1:]).any(axis=1) if hop > 1 else np.zeros(len(rows), dtype=bool)
-        if hop >= low:
-            done.append((near[~again], longer[~again]))
-        walked, near = longer[~again & ~closes], near[~again & ~closes]
+        onwards: list[tuple[np.ndarray, np.ndarray]] = []
+        for block in blocks(np.bincount(once.near, minlength=len(nodes))[numbers]):
+            source.watch.tick()
+            rows, hits = pairs_joined(numbers[block], once.near, len(nodes))
+            source.watch.memory(held + len(rows) * 8 * (hop + 2) * 2)
+            longer = np.column_stack([walked[block][rows], once.far[hits]])
+            begun = near[block][rows]
+            fresh = ~(longer[:, 1:-1] == longer[:, -1:]).any(axis=1)
+            if hop >= low:
+                ended = fresh if goals is None else fresh & member(longer[:, -1], goals)
+                done.append((begun[ended], longer[ended]))
+                held += done[-1][0].nbytes + done[-1][1].nbytes
+            if hop < high:
+                open_ = fresh & (longer[:, -1] != longer[:, 0])
+                onwards.append((begun[open_], longer[open_]))
+                held += onwards[-1][0].nbytes + onwards[-1][1].nbytes
+        held -= near.nbytes + walked.nbytes
+        if not onwards:
+            break
+        near = np.concatenate([n for n, _ in onwards])
+        walked = np.concatenate([w for _, w in onwards])
     return _gathered(done, backwards=backwards)
 
 
@@ -58,12 +86,27 @@ def _gathered(done: list[tuple[np.ndarray, np.ndarray]], *, backwards: bool) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """Pairs reached at one distance. `before` is a pair's place in the level before, `rank` the order of its path."""
+    """Pairs reached at one distance, in order of their starts. `before` is a pair's place in the level before, `rank`
+    the order of its path among those of its start.
+    """
 
     near: np.ndarray
     far: np.ndarray
     before: np.ndarray
     rank: np.ndarray
+
+    @property
+    def bytes(self) -> int:
+        return self.near.nbytes * 4
+
+    @staticmethod
+    def joined(parts: list[_Level]) -> _Level:
+        return _Level(
+            np.concatenate([p.near for p in parts]),
+            np.concatenate([p.far for p in parts]),
+            np.concatenate([p.before for p in parts]),
+            np.concatenate([p.rank for p in parts]),
+        )
 
 
 def shortest_paths(
@@ -90,24 +133,33 @@ def shortest_paths(
             # Only where the node itself is too near does the way over its loop count.
             loops = np.flatnonzero(np.isin(numbers, once.near[nodes[once.near] == once.far]))
             ends.append((hop - 1, loops, True))
-        rows, hits = pairs_joined(numbers, once.near, len(nodes))
-        source.watch.memory(len(rows) * 64)
-        near, far = last.near[rows], once.far[hits]
-        order = np.lexsort((last.rank[rows], far, near))
-        near, far, rows = near[order], far[order], rows[order]
-        keep = np.ones(len(near), dtype=bool)
-        keep[1:] = (near[1:] != near[:-1]) | (far[1:] != far[:-1])
-        near, far, rows = near[keep], far[keep], rows[keep]
-        fresh = seen.fresh(near, far)
-        near, far, rows = near[fresh], far[fresh], rows[fresh]
-        seen.add(near, far)
-        by_path = np.lexsort((source.ranks(far), last.rank[rows]))
-        rank = np.empty(len(near), dtype=np.int64)
-        rank[by_path] = np.arange(len(near))
-        levels.append(_Level(near, far, rows, rank))
+        parts = []
+        for block in blocks(np.bincount(once.near, minlength=len(nodes))[numbers], last.near):
+            source.watch.tick()
+            rows, hits = pairs_joined(numbers[block], once.near, len(nodes))
+            source.watch.memory(sum(level.bytes for level in levels) + len(rows) * 64)
+            parts.append(_onwards(source, last, rows + block.start, once.far[hits], seen))
+        levels.append(_Level.joined(parts))
+        seen.add(levels[-1].near, levels[-1].far)
         if hop >= low:
-            ends.append((hop, np.arange(len(near)), False))
+            ends.append((hop, np.arange(len(levels[-1].near)), False))
     return _traced(levels, ends, goals)
+
+
+def _onwards(source: Source, last: _Level, rows: np.ndarray, far: np.ndarray, seen: Seen) -> _Level:
+    """The pairs that a hop reaches first: each once, over the row of the level before whose path comes first."""
+    near = last.near[rows]
+    order = np.lexsort((last.rank[rows], far, near))
+    near, far, rows = near[order], far[order], rows[order]
+    keep = np.ones(len(near), dtype=bool)
+    keep[1:] = (near[1:] != near[:-1]) | (far[1:] != far[:-1])
+    near, far, rows = near[keep], far[keep], rows[keep]
+    fresh = seen.fresh(near, far)
+    near, far, rows = near[fresh], far[fresh], rows[fresh]
+    by_path = np.lexsort((source.ranks(far), last.rank[rows]))
+    rank = np.empty(len(near), dtype=np.int64)
+    rank[by_path] = np.arange(len(near))
+    return _Level(near, far, rows, rank)
 
 
 def _traced(levels: list[_Level], ends: list[tuple[int, np.ndarray, bool]], goals: np.ndarray | None) -> FoundPaths:

@@ -40,7 +40,7 @@ from omnigraph.query.analysis import Analysis, Wanted, aggregates_of
 from omnigraph.query.cache import Cache
 from omnigraph.query.evaluate import Evaluator, Rows
 from omnigraph.query.frame import UNIT, Frame, groups_of
-from omnigraph.query.limits import Options, Watch
+from omnigraph.query.limits import Options, Watch, enough_memory
 from omnigraph.query.match import Matcher
 from omnigraph.query.order import KeyOf, best_scores, directed, ordered, ranked
 from omnigraph.query.project import result_schema, values_of
@@ -73,16 +73,18 @@ def run_query(
     source = Source(snapshot.view, cache if cache is not None else Cache(), watch)
     analysis = analysis if analysis is not None else Analysis(body)
     reading = _Reading(source, body, bind_params(checked, params), analysis)
-    made = reading.rows()
+    with enough_memory(checked.name):
+        made = reading.rows()
     watch.answer(made.count)
     schema = analysis.kept.get("schema")
     if schema is None:
         schema = analysis.kept["schema"] = result_schema(source, body.columns)
 
     def batch(start: int, stop: int) -> pa.RecordBatch:
-        arrays = made.values(start, stop)
-        watch.memory(sum(a.nbytes for a in arrays))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        with enough_memory(checked.name):
+            arrays = made.values(start, stop)
+            watch.memory(sum(a.nbytes for a in arrays))
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     steps = watch.steps
     result = Result(

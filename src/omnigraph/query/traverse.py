@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from omnigraph.language.query.model import Expand
-from omnigraph.query.frame import NULL, Frame, Packing, Paths, factorize, member, pairs_joined
+from omnigraph.query.frame import NULL, Frame, Packing, Paths, blocks, factorize, member, pairs_joined
 from omnigraph.query.hops import Found, Hops, pairs_once, reversed_step
 from omnigraph.query.paths import all_paths, shortest_paths
 from omnigraph.query.source import Source
@@ -142,7 +142,7 @@ def _walk(
         return Walked(found.near, found.far, found.edge)
     if clause.mode == "paths":
         assert clause.maximum is not None
-        paths = all_paths(source, hops, starts, clause.minimum, clause.maximum, backwards=backwards)
+        paths = all_paths(source, hops, starts, clause.minimum, clause.maximum, backwards=backwards, goals=goals)
         return Walked(paths.near, paths.far, paths=paths.paths)
     if clause.mode == "shortest":
         return _shortest(source, clause, hops, starts, backwards=backwards, goals=goals)
@@ -215,14 +215,20 @@ def _across(hops: Hops, near: np.ndarray, far: np.ndarray) -> tuple[Found, tuple
     once = pairs_once(hops.hop(nodes))
     is_loop = nodes[once.near] == once.far
     looping = np.flatnonzero(member(numbers, np.sort(once.near[is_loop])))
-    rows, hits = pairs_joined(numbers, once.near, len(nodes))
-    hops.source.watch.memory(len(rows) * 48)
-    found = pairs_once(Found(near[rows], once.far[hits], None))
+    parts, held = [], 0
+    for block in blocks(np.bincount(once.near, minlength=len(nodes))[numbers], near):
+        hops.source.watch.tick()
+        rows, hits = pairs_joined(numbers[block], once.near, len(nodes))
+        hops.source.watch.memory(held + len(rows) * 48)
+        parts.append(pairs_once(Found(near[block][rows], once.far[hits], None)))
+        held += parts[-1].near.nbytes * 2
+    # Rows of one start are in one block: no pair is in two of them.
+    found = Found(np.concatenate([p.near for p in parts]), np.concatenate([p.far for p in parts]), None, True)
     return found, (near[looping], far[looping])
 
 
 class Seen:
-    """Which (start, node) pairs were reached, hop by hop."""
+    """Which (start, node) pairs were reached, hop by hop. Pairs come in order of their starts."""
 
     def __init__(self, starts: int) -> None:
         self.starts = starts
@@ -235,9 +241,10 @@ class Seen:
     def fresh(self, near: np.ndarray, far: np.ndarray) -> np.ndarray:
         """Which of these pairs, each there once, were not reached before."""
         keep = np.ones(len(near), dtype=bool)
-        for before in self._parts:
+        for starts, nodes in self._parts:
             if len(near):
-                keep &= ~_pairs_among((near, far), before)
+                low, high = np.searchsorted(starts, near[0]), np.searchsorted(starts, near[-1], side="right")
+                keep &= ~_pairs_among((near, far), (starts[low:high], nodes[low:high]))
         return keep
 
 

@@ -65,11 +65,12 @@ def _streamed(stored: StoredTable, column: str, goal: np.ndarray, size: float, n
 
 
 class _Rows:
-    """Some rows of a matrix that is not copied until it must be."""
+    """Some rows of a matrix that is not copied until it must be. `is_column`: it is that of the whole column."""
 
-    def __init__(self, matrix: np.ndarray, places: np.ndarray | None) -> None:
+    def __init__(self, matrix: np.ndarray, places: np.ndarray | None, *, is_column: bool) -> None:
         self.matrix = matrix
         self.places = places
+        self.is_column = is_column
 
     def take(self, at: np.ndarray) -> np.ndarray:
         if self.places is None and len(at) == len(self.matrix):
@@ -84,10 +85,10 @@ def _matrix(table: Table, column: str, numbers: np.ndarray) -> tuple[_Rows, np.n
         stored.watch.use("vectors in memory")
         places = stored.numbering().places(numbers)
         there = np.asarray(whole.is_valid())[places] if whole.null_count else np.ones(len(numbers), dtype=bool)
-        is_whole = len(numbers) == len(whole)
-        return _Rows(_view(whole), None if is_whole and bool((places[1:] > places[:-1]).all()) else places), there
+        is_all = len(numbers) == len(whole) and bool((places[1:] > places[:-1]).all())
+        return _Rows(_view(whole), None if is_all else places, is_column=True), there
     taken = table.values([column], numbers)[column]
-    return _Rows(_view(taken), None), np.asarray(taken.is_valid())
+    return _Rows(_view(taken), None, is_column=False), np.asarray(taken.is_valid())
 
 
 def _view(vectors: pa.Array) -> np.ndarray:
@@ -111,7 +112,7 @@ def _norms(table: Table, column: str, rows: _Rows, numbers: np.ndarray) -> np.nd
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(np.sqrt(np.einsum("ij,ij->i", matrix, matrix)))
 
-    if not isinstance(stored, StoredTable) or not stored.has_columns([column]):
+    if not isinstance(stored, StoredTable) or not rows.is_column:
         return lengths(rows.take(np.arange(len(numbers))))
 
     def make() -> tuple[np.ndarray, int]:

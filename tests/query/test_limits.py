@@ -1,0 +1,148 @@
+"""Limits hold in the middle of a step: time, memory, and what the machine has. So do they for patterns of `matches`."""
+
+from __future__ import annotations
+
+import random
+import resource
+import subprocess
+import sys
+import time
+
+import pytest
+
+import omnigraph as og
+from omnigraph.errors import QueryCheckError, QueryTimeout, QueryValueError, ResourceLimit
+from omnigraph.query import frame
+
+SCHEMA = "node P { slug: String @key  name: String?  pattern: String? }\nedge K: P -> P\n"
+NODES, EDGES = 1000, 15_000
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
+    rng = random.Random(7)
+    graph = og.init(tmp_path_factory.mktemp("dense") / "g", SCHEMA)
+    ends = [(f"p{rng.randrange(NODES)}", f"p{rng.randrange(NODES)}") for _ in range(EDGES)]
+    graph.insert({"P": [{"slug": f"p{i}"} for i in range(NODES)], "K": [{"from": a, "to": b} for a, b in ends]})
+    return graph
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        '$a: P { slug: "p0" } path $p = $a k{1,12} $b',
+        "$a: P path $p = shortest $a k{1,} $b",
+        "$a: P $a k{1,} $b",
+    ],
+)
+def test_a_traversal_that_explodes_is_stopped_in_its_middle(dense: og.Graph, pattern: str) -> None:
+    began = time.thread_time()  # not of the clock on the wall: other processes share the machine
+    with pytest.raises(QueryTimeout):
+        dense.query(f"query q() {{ match {{ {pattern} }} return {{ count(*) as n }} }}", timeout_s=0.3)
+    assert time.thread_time() - began < 2
+
+
+def test_memory_is_counted_over_the_hops_of_a_path(dense: og.Graph) -> None:
+    text = 'query q() { match { $a: P { slug: "p0" } path $p = $a k{1,12} $b } return { count(*) as n } }'
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ResourceLimit) as told:
+        dense.query(text, max_memory_bytes=100_000_000)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert told.value.to_json()["resource"] == "memory_bytes"
+    assert grown < 300_000_000
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_hops_in_small_blocks_find_the_same(dense: og.Graph, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    texts = [
+        'query q() { match { $a: P $a.slug in ["p0", "p1", "p2"] path $p = $a k{1,2} $b } return { nodes($p) } }',
+        'query q() { match { $a: P $a.slug in ["p0", "p1", "p2"] path $p = shortest $a k{1,3} $b }'
+        " return { nodes($p) } limit 2000 }",
+        'query q() { match { $a: P $a.slug in ["p0", "p1", "p2"] $a k{2,} $b } return { $a.slug, count($b) as n } }',
+        'query q() { match { $a: P {slug: "p0"} $b: P {slug: "p1"} path $p = $a k{1,3} $b } return { nodes($p) } }',
+    ]
+    wanted = [dense.query(text).to_pylist() for text in texts]
+    monkeypatch.setattr(frame, "BLOCK_ROWS", rows)
+    assert [dense.query(text).to_pylist() for text in texts] == wanted
+    assert all(wanted)
+
+
+def test_memory_that_the_machine_has_not_got_is_a_typed_error(dense: og.Graph) -> None:
+    code = f"""if True:
+        import resource
+        import omnigraph as og
+        graph = og.open({dense.uri!r})
+        graph.query("query q() {{ match {{ $a: P }} return {{ count(*) as n }} }}")
+        resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+        try:
+            graph.query("query q() {{ match {{ $a: P $b: P $c: P }}"
+                        " return {{ count($a) as n, max($b.slug) as b, max($c.slug) as c }} }}")
+        except og.errors.OmnigraphError as error:
+            print(error.condition, error.to_json()["limit"])
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout == "resource_limit None\n", done.stderr[-500:]
+
+
+# ---- matches ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> og.Graph:
+    graph = og.init(tmp_path_factory.mktemp("names") / "g", SCHEMA)
+    given = {"u": "Ünïcode", "a": "a" * 30, "d": "x٣", "n": None}
+    patterns = {"u": r"^\w+$", "a": "^a+$", "d": r"^\w+$", "n": "x"}
+    graph.insert({"P": [{"slug": k, "name": v, "pattern": patterns[k]} for k, v in given.items()]})
+    return graph
+
+
+def matching(graph: og.Graph, condition: str, **given: str) -> list[str]:
+    head = "query q($p: String)" if given else "query q()"
+    found = graph.query(f"{head} {{ match {{ $x: P {condition} }} return {{ $x.slug as slug }} }}", **given)
+    return [row["slug"] for row in found.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (r"^\w+$", ["a"]),
+        (r"^\pL+$", ["a", "u"]),
+        (r"\d", []),
+        (r"\p{Nd}", ["d"]),
+        ("^a{30}$", ["a"]),
+        ("(?i)üNÏ", ["u"]),
+    ],
+)
+def test_a_pattern_means_the_same_however_it_is_given(names: og.Graph, pattern: str, found: list[str]) -> None:
+    escaped = pattern.replace("\\", "\\\\")
+    assert matching(names, f'$x.name matches "{escaped}"') == found
+    assert matching(names, "$x.name matches $p", p=pattern) == found
+    names.upsert({"P": [{"slug": "pattern", "pattern": pattern}]})
+    assert matching(names, '$q: P { slug: "pattern" } $x.name matches $q.pattern') == found
+    names.delete({"P": ["pattern"]})
+
+
+def test_each_row_by_the_pattern_of_its_own(names: og.Graph) -> None:
+    assert matching(names, "$x.name matches $x.pattern") == ["a"]
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"^(a+)+b\\Z", "a++", r"\\u0041", "(?=a)", r"(a)\\1", "a{2000}", "[[:nope:]]", "("]
+)
+def test_what_is_no_pattern_is_refused_before_the_query_runs(names: og.Graph, pattern: str) -> None:
+    with pytest.raises(QueryCheckError) as told:
+        matching(names, f'$x.name matches "{pattern}"')
+    assert told.value.to_json()["code"] == "T7"
+
+
+def test_a_pattern_of_a_row_that_is_none_is_a_typed_error(names: og.Graph) -> None:
+    names.upsert({"P": [{"slug": "bad", "name": "x", "pattern": "("}]})
+    with pytest.raises(QueryValueError, match="can't be used by matches"):
+        matching(names, "$x.name matches $x.pattern")
+    names.delete({"P": ["bad"]})
+
+
+def test_a_pattern_takes_time_in_proportion_to_the_text(names: og.Graph) -> None:
+    began = time.monotonic()
+    assert matching(names, '$x.name matches "^(a+)+b$"') == []
+    assert time.monotonic() - began < 5
