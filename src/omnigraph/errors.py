@@ -17,7 +17,8 @@ OmnigraphError
 │   ├── ParameterError         the values given are not those that the query declares
 │   ├── QueryValueError        a value that the query computes has no place: too large, no date, no pattern
 │   ├── QueryTimeout           it took longer than it may
-│   └── ResourceLimit          it needs more rows or memory than it may
+│   ├── ResourceLimit          it needs more rows or memory than it may
+│   └── OutOfMemory            it needs more memory than the machine has
 ├── PipelineFileError          a pipeline file that is not what it should be, with the place
 │   ├── PipelineVariableMissing  it names a variable that has no value
 │   └── PolicyFileError        the same of a policy file of maintenance
@@ -232,15 +233,17 @@ class QueryTimeout(QueryError):
 
 
 class ResourceLimit(QueryError):
-    """`resource` is rows or memory_bytes; `limit` and `actual` are numbers, or null where the machine set the limit."""
+    """`resource` is rows or memory_bytes."""
 
     condition = "resource_limit"
     text = "the query {query} needs more than it may: {resource} would be {actual}, and the limit is {limit}."
     remedy_text = "Ask for less, by a narrower pattern or a limit, or allow more; nothing was changed."
 
 
-class OutOfMemory(ResourceLimit):
+class OutOfMemory(QueryError):
+    condition = "out_of_memory"
     text = "the query {query} needs more memory than this process can get."
+    remedy_text = "Ask for less, by a narrower pattern or a limit; max_memory_bytes would have said so sooner."
 
 
 class NotOnSpark(QueryError):

@@ -70,11 +70,11 @@ class Step:
 
 @contextmanager
 def enough_memory(query: str) -> Iterator[None]:
-    """Turn what numpy and Arrow raise when there is no more memory into the error that a limit gives."""
+    """Turn what numpy and Arrow raise when there is no more memory into an error of ours."""
     try:
         yield
     except MemoryError as error:
-        raise OutOfMemory(query=query, resource="memory_bytes", limit=None, actual=None) from error
+        raise OutOfMemory(query=query) from error
 
 
 class Watch:
