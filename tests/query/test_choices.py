@@ -103,3 +103,18 @@ def test_distinct_counts_by_group_are_those_of_the_rows(graph: og.Graph) -> None
         by_group.setdefault(row["n"], set()).add(row["c"])
     grouped = graph.query(f"query q() {{ {pattern} return {{ $a.n as n, count(distinct $c) as m }} }}").to_pylist()
     assert {r["n"]: r["m"] for r in grouped} == {n: len(c) for n, c in by_group.items()}
+
+
+def test_explain_names_the_indices_that_lance_takes_for_a_scan(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", "node P { slug: String @key  n: I64? @index  m: I64? }\n")
+    graph.insert({"P": [{"slug": f"s{i}", "n": i % 100, "m": i} for i in range(3000)]})
+    text = "query q() { match { $p: P $p.n = 7 $p.m > 10 } return { $p.slug } order { $p.m desc } }"
+
+    def scan() -> list[str]:
+        (used,) = [s["used"] for s in graph.query(text).explain()["steps"] if s["step"] == "scan"]
+        return list(used)
+
+    assert len(scan()) == 1
+    graph.optimize()
+    assert scan()[1:] == ["n_btree"]
+    assert "$p.m desc" in graph.query(text).explained()

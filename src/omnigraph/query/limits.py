@@ -8,7 +8,7 @@ about to make is counted before it is made, where that is known. Without a limit
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,12 +49,19 @@ class Step:
     depth: int = 0
     used: list[str] = field(default_factory=list)
     """Indices and caches that answered."""
+    look: list[Callable[[], Sequence[str]]] = field(default_factory=list)
+    """What is found out only if somebody asks: the indices that Lance takes for a scan."""
 
     @property
     def detail(self) -> str:
         from omnigraph.query.show import show_about
 
         return show_about(self.about)
+
+    @property
+    def by(self) -> list[str]:
+        """All that answered."""
+        return [*self.used, *(name for look in self.look for name in look())]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -63,7 +70,7 @@ class Step:
             "depth": self.depth,
             "estimated_rows": self.estimated,
             "rows": self.rows,
-            "used": self.used,
+            "used": self.by,
             "ms": round(self.seconds * 1000, 3),
         }
 

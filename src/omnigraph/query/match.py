@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence, Set
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,8 @@ class Matcher:
                 taken = [c for c in own if c not in kept] if taken is None else [c for c in taken if c not in kept]
                 if sql is not None:
                     step.used.append(sql)
+                    if table.stored is not None:
+                        step.look.append(partial(table.stored.indices_for, sql))
             for done in taken or ():
                 waiting.remove(done)
             codes = np.concatenate(found) if len(found) != 1 else found[0]

@@ -107,7 +107,7 @@ class Result:
         for s in self._steps:
             guessed = "" if s.estimated is None else f"{s.estimated:,}"
             ms = f"{s.seconds * 1000:.2f}"
-            lines.append(("  " * s.depth + s.name, f"{s.rows:,}", guessed, ms, cell(s.detail), cell("; ".join(s.used))))
+            lines.append(("  " * s.depth + s.name, f"{s.rows:,}", guessed, ms, cell(s.detail), cell("; ".join(s.by))))
         widths = [max(len(r[i]) for r in lines) for i in range(len(head))]
         shown = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in lines]
         return "\n".join([*shown, f"{self.num_rows:,} rows in {self.seconds * 1000:.2f} ms"])

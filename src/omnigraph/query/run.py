@@ -248,7 +248,7 @@ class _Reading:
         if body.having is not None:
             places = np.flatnonzero(truth(rows.value(body.having), rows.rows))
         start, first = self._cuts()
-        with self.watch.step("order", [k.value for k in body.order]) as step:
+        with self.watch.step("order", body.order) as step:
 
             def keys() -> Iterator[KeyOf]:
                 for k in body.order:
@@ -286,7 +286,7 @@ class _Reading:
             keep = np.flatnonzero(truth(rows.value(body.having), frame.rows))
             frame, ranks = frame.take(keep), _taken(ranks, keep)
         start, first = self._cuts()
-        with self.watch.step("order", [k.value for k in body.order] or "ids") as step:
+        with self.watch.step("order", body.order or "ids") as step:
 
             def keys() -> Iterator[KeyOf]:
                 for k in body.order:

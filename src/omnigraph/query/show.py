@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omnigraph.language.query.literals import show_literal
-from omnigraph.language.query.model import Absent, Clause, Expand, Maybe, Scan, Where
+from omnigraph.language.query.model import Absent, Clause, Expand, Key, Maybe, Scan, Where
 from omnigraph.language.query.terms import (
     Aggregate,
     And,
@@ -42,6 +42,8 @@ def show_about(about: object) -> str:
         return about
     if isinstance(about, tuple | list):
         return ", ".join(show_about(a) for a in about)
+    if isinstance(about, Key):
+        return show(about.value) + (" desc" if about.descending else "")
     if isinstance(about, Scan | Where | Absent | Maybe | Expand):
         return show_clause(about)
     return show(about)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ its place. Nothing is written.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,6 +32,8 @@ from omnigraph.storage.manifest import quote
 if TYPE_CHECKING:
     from lance import LanceDataset
 
+_INDEX = re.compile(r"\]@(\w+)\(")
+"""How a plan of Lance names an index that it asks."""
 TAKE_SHARE = 0.04
 """Up to this share of the rows they are taken one by one; above, whole columns are read."""
 TAKE_LEAST = 64
@@ -164,6 +167,11 @@ class StoredTable:
         if columns:
             self._scanned = (rowids, found)
         return rowids
+
+    def indices_for(self, where: str) -> list[str]:
+        """The indices by which Lance finds the rows of a filter."""
+        plan = self.dataset.scanner(columns=[], filter=where, with_row_id=True).explain_plan()
+        return sorted(set(_INDEX.findall(plan)))
 
     def _shape(self, columns: Sequence[str]) -> pa.Schema:
         schema: Any = self.cache.get((*self.key, "schema"))
