@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SCALE ?= 1
 MINUTES ?= 10
+SEED := $(or $(SEED),$(shell date +%s))
 
 .PHONY: demo test lint types check torture soak bench clean
 
@@ -23,9 +24,11 @@ types: $(READY)
 
 check: lint types test    ## what CI runs
 
-torture: $(READY)         ## every fault at every storage request and file system call (long)
+torture: $(READY)         ## every fault at every storage request and file system call, and whatever else is long (hours)
 	$(BIN)/python -m tests.commit.test_interleavings
 	OMNIGRAPH_WRITES=50 $(BIN)/python -m pytest tests/contention/test_writers.py
+	OMNIGRAPH_RANDOM_GRAPHS=150 OMNIGRAPH_RANDOM_QUERIES=20 OMNIGRAPH_RANDOM_SEED=$(SEED) \
+		$(BIN)/python -m pytest --numprocesses 2 tests/query/test_random.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group long
 	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m tests.faults.runner --all
