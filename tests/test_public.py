@@ -42,6 +42,7 @@ def test_the_export_list_is_exactly_this() -> None:
         "LoadResult",
         "SchemaResult",
         "Snapshot",
+        "TableSource",
         "Transaction",
         "WriteResult",
         "__version__",

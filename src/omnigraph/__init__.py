@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
     from omnigraph.graph import open_graph as open
     from omnigraph.pipeline.datasource import register
+    from omnigraph.pipeline.tabular import TableSource
     from omnigraph.results import (
         BranchInfo,
         CommitInfo,
@@ -43,6 +44,7 @@ __all__ = [
     "LoadResult",
     "SchemaResult",
     "Snapshot",
+    "TableSource",
     "Transaction",
     "WriteResult",
     "__version__",
@@ -59,6 +61,7 @@ _HOMES = {
     "Snapshot": ("omnigraph.snapshot", "Snapshot"),
     "Transaction": ("omnigraph.transaction", "Transaction"),
     "register": ("omnigraph.pipeline.datasource", "register"),
+    "TableSource": ("omnigraph.pipeline.tabular", "TableSource"),
     **{
         name: ("omnigraph.results", name)
         for name in (

@@ -390,7 +390,7 @@ def test_columns_are_known_for_every_format_of_lines(
 
 def test_an_input_that_is_not_there_or_not_what_its_name_says_is_told(folder: Path) -> None:
     (folder / "p.yaml").write_text(f"{NEW}nodes: {{Person: {{path: none.csv}}}}\n")
-    with pytest.raises(UsageError, match=r"there is no file .*none\.csv"):
+    with pytest.raises(FileUnreadable, match=r"none\.csv can't be read: there is no such file"):
         plan_pipeline("home/p.yaml")
     (folder / "bad.parquet").write_text("no parquet")
     (folder / "p.yaml").write_text(f"{NEW}nodes: {{Person: {{path: bad.parquet}}}}\n")

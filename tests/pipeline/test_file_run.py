@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import ConstraintViolation, StorageError, UsageError
+from omnigraph.errors import ConstraintViolation, FileUnreadable, StorageError
 from omnigraph.pipeline.file import run_pipeline
 
 SCHEMA = """
@@ -140,15 +140,15 @@ def test_what_is_wrong_is_put_aside_where_the_file_says(file: Path) -> None:
     (file.parent / "people2.csv").write_text("full_name,age\nEve,400\n")
     with pytest.raises(ConstraintViolation):
         run_pipeline(file)
-    file.write_text(FILE.replace("mode:", "on_error: quarantine\nquarantine: rejects.jsonl\nmode:"))
+    file.write_text(FILE.replace("mode:", "on_error: quarantine\nquarantine: rejects/all.jsonl\nmode:"))
     result = run_pipeline(file)
     assert result.load is not None
     assert result.load.rejected_by_rule == {"range": 1, "endpoint": 1}
-    assert "Eve" in (file.parent / "rejects.jsonl").read_text()
+    assert "Eve" in (file.parent / "rejects" / "all.jsonl").read_text()
 
 
 def test_an_input_that_is_missing_is_told_before_a_graph_is_created(file: Path) -> None:
     (file.parent / "follows.csv").unlink()
-    with pytest.raises(UsageError, match=r"follows\.csv"):
+    with pytest.raises(FileUnreadable, match=r"follows\.csv"):
         run_pipeline(file)
     assert not (file.parent / "graph").exists()

@@ -156,16 +156,25 @@ def _refuse_twice(nodes: list[str] | None, edges: list[str] | None, tables: list
 
 
 def _target_and_files(words: Sequence[str], store: str | None) -> tuple[Target, Sequence[str]]:
-    """The shell turns `--data *.jsonl` into one option value and more words: those are files as well."""
+    """The shell turns `--data *.jsonl` into one option value and more words: those are files as well.
+
+    As with a pattern that we expand, they do not include what an earlier load has put aside.
+    """
     if store is None:
         if len(words) > 1 and os.path.isfile(words[0]):
             detail = f"{words[0]} is a file, not a graph: name the graph before --data, or with --store."
             raise UsageError(detail=detail)
-        return resolve(words[0] if words else None, None), words[1:]
+        return resolve(words[0] if words else None, None), _without_rejects(words[1:])
     for word in words:
         if not os.path.isfile(word):
             resolve(word, store)
-    return resolve(None, store), words
+    return resolve(None, store), _without_rejects(words)
+
+
+def _without_rejects(words: Sequence[str]) -> list[str]:
+    from omnigraph.pipeline.files import REJECTED
+
+    return [word for word in words if not word.endswith(REJECTED)]
 
 
 def _check_options(*, branch: str, from_: str | None, on_error: str, quarantine: str | None) -> None:
@@ -176,7 +185,7 @@ def _check_options(*, branch: str, from_: str | None, on_error: str, quarantine:
 
 
 def _found(names: Sequence[str]) -> list[str]:
-    """The files that the names mean, patterns and folders expanded; UsageError if there are none."""
+    """The files that the names mean, patterns and folders expanded; FileUnreadable if there are none."""
     from omnigraph.pipeline.files import find_files
 
     files: list[str] = []

@@ -39,9 +39,10 @@ class Engines:
         size = "of unknown size" if work_bytes is None else f"of {work_bytes / 2**20:.0f} MiB"
         return "spark", f"work {size}"
 
-    def runner(self, *, work_bytes: int | None, requested: str | None = None) -> Runner:
-        name, reason = self.choose(work_bytes=work_bytes, requested=requested)
-        self.watcher.engine(name, reason)
+    def runner(self, *, work_bytes: int | None, requested: str | None = None, reason: str | None = None) -> Runner:
+        """`reason` says why `requested` is what it is, where nobody asked for it."""
+        name, why = self.choose(work_bytes=work_bytes, requested=requested)
+        self.watcher.engine(name, reason or why)
         if name == "local":
             return LocalRunner(watcher=self.watcher)
         return SparkRunner(self.session or spark_session(self.settings), watcher=self.watcher)

@@ -30,12 +30,14 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import FileUnreadable, GraphNotFound
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.parse import parse_schema
+from omnigraph.pipeline.aside import input_at
 from omnigraph.pipeline.engine import Engines
 from omnigraph.pipeline.file_check import check_available, check_schema
 from omnigraph.pipeline.file_model import PipelineFile
-from omnigraph.pipeline.file_plan import PipelinePlan, input_bytes, make_plan, steps_of
+from omnigraph.pipeline.file_plan import PipelinePlan, input_bytes, input_paths, make_plan, steps_of
 from omnigraph.pipeline.file_read import parse_file
 from omnigraph.pipeline.file_sql import prepared_frames
+from omnigraph.pipeline.files import plain_path
 from omnigraph.pipeline.progress import Silent, Watcher
 from omnigraph.pipeline.session import SparkSettings
 from omnigraph.results import LoadResult
@@ -113,6 +115,7 @@ def check_pipeline(
     """Steps 1 and 2. Reads the file, the schema and the graph's head, and no data."""
     file = read_pipeline(path, variables=variables)
     check_available(file, engine=_engine(file, engine))
+    _check_quarantine(file)
     schema_text = None if file.schema is None else _text(file.schema)
     # The parsed schema is checked in any case: a broken file should not wait for the day when it is needed.
     desired = None if schema_text is None else parse_schema(schema_text, file=str(file.schema))
@@ -205,8 +208,8 @@ def _load(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> LoadR
     """Step 4."""
     if not file.targets and not file.data:
         return None
-    if file.quarantine is not None and "://" not in file.quarantine:
-        os.makedirs(os.path.dirname(file.quarantine), exist_ok=True)
+    if file.quarantine is not None:
+        os.makedirs(os.path.dirname(plain_path(file.quarantine)), exist_ok=True)
     with prepared_frames(file, engines) as frames:
         tables = {t.key: t.table_source() or frames[t.key] for t in file.targets}
         return graph.load(
@@ -243,6 +246,18 @@ def _engine(file: PipelineFile, given: str | None) -> str | None:
     """The call's engine, or the file's; SQL needs Spark unless somebody said otherwise, which is then refused."""
     asked = given or file.engine or os.environ.get("OMNIGRAPH_ENGINE") or None
     return "spark" if file.needs_sql and asked in (None, "auto") else asked
+
+
+def _check_quarantine(file: PipelineFile) -> None:
+    """Rejected lines may not go where inputs are: they would replace one, or be one when the file is run again."""
+    if file.quarantine is None:
+        return
+    if "://" in plain_path(file.quarantine):
+        raise file.problem("quarantine", f"rejected lines go to a local file, not to {file.quarantine}.")
+    place = os.path.abspath(plain_path(file.quarantine))
+    detail = input_at(place, names=input_paths(file))
+    if detail is not None:
+        raise file.problem("quarantine", f"rejected lines can't be written to {place}: {detail}; name another file.")
 
 
 def _open(file: PipelineFile) -> omnigraph.Graph | None:

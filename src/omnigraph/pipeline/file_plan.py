@@ -22,7 +22,7 @@ from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.pipeline.file_check import type_of
 from omnigraph.pipeline.file_model import PipelineFile, Target
 from omnigraph.pipeline.files import InputFile, find_files, open_input, total_bytes
-from omnigraph.pipeline.tabular import TableSource
+from omnigraph.pipeline.tabular import TableSource, with_format
 
 LOOK_BYTES = 1 << 20
 """How far into a file of lines the first line is looked for."""
@@ -91,7 +91,7 @@ class PipelinePlan:
 
 
 def make_plan(file: PipelineFile, schema: Schema, *, creates_graph: bool, engine: str) -> PipelinePlan:
-    """UsageError for an input that is not there, FileUnreadable for one that is not what it should be."""
+    """FileUnreadable for an input that is not there, or not what it should be."""
     return PipelinePlan(
         file=file.text.file,
         graph=file.graph,
@@ -124,11 +124,16 @@ def steps_of(file: PipelineFile, *, creates_graph: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
+def input_paths(file: PipelineFile) -> list[str]:
+    """Every input that a run would read, once, as the file names it."""
+    paths = [*file.data, *(t.input.path for t in file.targets if t.input is not None)]
+    paths += [source.path for source in file.sources.values()] if file.needs_sql else []
+    return list(dict.fromkeys(paths))
+
+
 def input_bytes(file: PipelineFile) -> int:
-    """How much a run would read. UsageError for an input that is not there."""
-    paths = {*file.data, *(t.input.path for t in file.targets if t.input is not None)}
-    paths |= {source.path for source in file.sources.values()} if file.needs_sql else set()
-    return sum(total_bytes(find_files(path)) for path in paths)
+    """How much a run would read. FileUnreadable for an input that is not there."""
+    return sum(total_bytes(find_files(path)) for path in input_paths(file))
 
 
 def _target_plan(schema: Schema, target: Target, file: PipelineFile) -> TargetPlan:
@@ -137,6 +142,7 @@ def _target_plan(schema: Schema, target: Target, file: PipelineFile) -> TargetPl
     table = target.table_source()
     if table is None:
         return TargetPlan(target.key, "sql", None, None)
+    table = with_format(table)
     files = find_files(table.path)
     columns = columns_of(table, files[0])
     label = f"source {target.source}" if target.source is not None else "path"

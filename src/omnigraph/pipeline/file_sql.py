@@ -17,7 +17,7 @@ from omnigraph.pipeline.file_model import Input, PipelineFile, Target
 from omnigraph.pipeline.files import find_files
 from omnigraph.pipeline.runner import reason_of
 from omnigraph.pipeline.session import spark_session
-from omnigraph.pipeline.tabular import TableSource
+from omnigraph.pipeline.tabular import TableSource, with_format
 
 _SPARK_FORMATS = {"csv": "csv", "parquet": "parquet", "jsonl": "json", "orc": "orc"}
 _SPARK_OPTIONS = {"delimiter": "sep", "null": "nullValue", "multiline": "multiLine"}
@@ -49,7 +49,7 @@ def _is_view(session: Any, name: str) -> bool:
 
 
 def _view(session: Any, name: str, source: Input) -> None:
-    table = TableSource(path=source.path, format=source.format, options=source.options)
+    table = with_format(TableSource(path=source.path, format=source.format, options=source.options))
     form = _SPARK_FORMATS.get(table.kind, table.kind)
     if table.kind in ("arrow", "lance"):
         raise UsageError(detail=f"the source {name} is {table.kind}, which sql does not read; use Parquet, ORC or CSV.")

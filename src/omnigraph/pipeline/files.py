@@ -1,4 +1,9 @@
-"""Input files, on a local disk or on S3: found by name, folder or pattern; read by ranges."""
+"""Input files, on a local disk or on S3: found by name, folder or pattern; read by ranges.
+
+A folder or a pattern does not mean files of rejected rows (`*.rejected.jsonl`, `*.rejected.parquet`), unless the
+pattern itself ends so: a load that is run again does not read what it put aside. A folder means no file, at any depth,
+whose name or folder begins with `.` or `_`.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,8 @@ from omnigraph.storage.objects import open_store
 
 REMOTE_BUFFER_BYTES = 1 << 20
 COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+REJECTED = (".rejected.jsonl", ".rejected.parquet")
+_MAGIC = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
@@ -40,24 +47,77 @@ def is_remote(path: str) -> bool:
     return path.startswith("s3://")
 
 
-def find_files(path: str | os.PathLike[str]) -> list[InputFile]:
-    """The files that a name, a folder or a pattern means, by name; UsageError if there are none."""
+def plain_path(path: str | os.PathLike[str]) -> str:
+    """A path as the disk takes it, or the URI of what is not local."""
     text = os.fspath(path)
-    if text.startswith("file://"):
-        text = unquote(urlsplit(text).path)
+    return unquote(urlsplit(text).path) if text.startswith("file://") else text
+
+
+def find_files(path: str | os.PathLike[str]) -> list[InputFile]:
+    """The files that a name, a folder or a pattern means, by name; FileUnreadable if there are none."""
+    text = plain_path(path)
     if is_remote(text):
         found = _remote_files(text)
     elif "://" in text:
         raise UsageError(detail=f"input is read from local files and from s3://, not from {text}.")
     else:
-        found = [InputFile(os.path.abspath(p), os.path.getsize(p), p) for p in _local_files(text)]
+        found = [InputFile(os.path.abspath(p), _size(p), p) for p in _local_files(text)]
     if not found:
-        raise UsageError(detail=f"there is no file {text}.")
+        raise FileUnreadable(path=text, detail=_nothing(text))
     return found
+
+
+def would_find(path: str | os.PathLike[str], place: str) -> bool:
+    """Whether `find_files(path)` means the local file `place`, or would if that were there."""
+    text, real = plain_path(path), os.path.realpath(place)
+    if "://" in text:
+        return False
+    if not _MAGIC.search(text) or os.path.exists(text):
+        within = os.path.relpath(real, os.path.realpath(text)).split(os.sep)
+        if within == ["."] or within[0] == ".." or not os.path.isdir(text):
+            return within == ["."]
+        return text.rstrip("/").endswith(".lance") or (all(map(_is_data, within)) and not _is_rejected(real))
+    if _is_rejected(real) and not _is_rejected(text):
+        return False
+    parts = os.path.abspath(text).split(os.sep)
+    fixed = next(i for i, part in enumerate(parts) if _MAGIC.search(part))
+    root = os.path.realpath(os.sep.join(parts[:fixed]) or os.sep)
+    within = os.path.relpath(real, root).split(os.sep)
+    return within[0] != ".." and _matches(within, parts[fixed:])
+
+
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the pattern means the path, or a folder that it lies in."""
+    if not pattern:
+        return all(map(_is_data, names))
+    if not names:
+        return False
+    first, *rest = pattern
+    if first == "**":
+        return _matches(names, rest) or (not names[0].startswith(".") and _matches(names[1:], pattern))
+    hidden = names[0].startswith(".") and not first.startswith(".")
+    return not hidden and fnmatch.fnmatchcase(names[0], first) and _matches(names[1:], rest)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError as error:
+        raise FileUnreadable(path=path, detail=f"{(error.strerror or str(error)).lower()}.") from error
+
+
+def _nothing(path: str) -> str:
+    if not is_remote(path) and os.path.isdir(path):
+        return "the folder holds no file of data."
+    return "no file fits this pattern." if _MAGIC.search(path) else "there is no such file."
 
 
 def _is_data(name: str) -> bool:
     return not name.startswith((".", "_"))
+
+
+def _is_rejected(path: str) -> bool:
+    return path.endswith(REJECTED)
 
 
 def _local_files(path: str) -> list[str]:
@@ -68,7 +128,7 @@ def _local_files(path: str) -> list[str]:
     found: list[str] = []
     for one in sorted(glob.glob(path, recursive=True)):
         if os.path.isfile(one) or one.endswith(".lance"):
-            found.append(one)
+            found += [one] if not _is_rejected(one) or _is_rejected(path) else []
         elif os.path.isdir(one):
             found += _below(one)
     return found
@@ -77,8 +137,10 @@ def _local_files(path: str) -> list[str]:
 def _below(folder: str) -> list[str]:
     found: list[str] = []
     for root, folders, names in os.walk(folder):
-        folders[:] = sorted(n for n in folders if _is_data(n))
-        found += [os.path.join(root, n) for n in sorted(names) if _is_data(n)]
+        tables = [n for n in folders if n.endswith(".lance") and _is_data(n)]
+        folders[:] = sorted(n for n in folders if _is_data(n) and n not in tables)
+        found += [os.path.join(root, n) for n in tables]
+        found += [os.path.join(root, n) for n in sorted(names) if _is_data(n) and not _is_rejected(n)]
     return sorted(found)
 
 
@@ -89,7 +151,7 @@ def _remote_files(uri: str) -> list[InputFile]:
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     if not bucket:
         raise UsageError(detail=f"{uri} names no bucket; write s3://bucket/path.")
-    fixed = re.split(r"[*?\[]", key, maxsplit=1)[0]
+    fixed = _MAGIC.split(key, maxsplit=1)[0]
     prefix = fixed if fixed == key else fixed.rpartition("/")[0]
     store = _store(f"s3://{bucket}")
     try:
@@ -104,6 +166,7 @@ def _remote_files(uri: str) -> list[InputFile]:
         for e in entries
         if all(map(_is_data, e["path"].removeprefix(prefix).strip("/").split("/")))
         and (fixed == key or fnmatch.fnmatchcase(e["path"], key))
+        and (not _is_rejected(e["path"]) or _is_rejected(key))
     ]
     uris = [(f"s3://{bucket}/{e['path']}", e["size"]) for e in sorted(wanted, key=lambda e: e["path"])]
     return [InputFile(uri, size, uri) for uri, size in uris]

@@ -15,6 +15,7 @@ from typing import Any
 from omnigraph.commit.stage import View
 from omnigraph.errors import UnknownType, UsageError
 from omnigraph.language.schema.model import EntityType, Schema
+from omnigraph.pipeline.aside import checked_place, quarantine_place
 from omnigraph.pipeline.bulk.cut import (
     PACKED,
     Piece,
@@ -31,13 +32,14 @@ from omnigraph.pipeline.bulk.job import Job
 from omnigraph.pipeline.bulk.load import BulkLoad
 from omnigraph.pipeline.bulk.staging import Staging, new_staging
 from omnigraph.pipeline.engine import SMALL_BYTES, Engines
-from omnigraph.pipeline.files import InputFile, find_files, total_bytes
-from omnigraph.pipeline.load import LocalLoad, checked_options, quarantine_path, read_load
+from omnigraph.pipeline.files import InputFile, find_files, is_remote, plain_path, total_bytes
+from omnigraph.pipeline.load import LocalLoad, checked_options, read_load
 from omnigraph.pipeline.runner import Runner
 from omnigraph.pipeline.session import spark_session
-from omnigraph.pipeline.tabular import FORMATS, TableSource
+from omnigraph.pipeline.tabular import FORMATS, TableSource, with_format
 from omnigraph.storage.layout import Location
 from omnigraph.write.keys import Ulids
+from omnigraph.write.problems import nearest
 
 IN_MEMORY_BYTES = 256 << 20
 """More NDJSON than this is not held in memory at once."""
@@ -57,7 +59,7 @@ class Inputs:
         self.tables += [(_type(schema.edge, "edge", name), given) for name, given in (edges or {}).items()]
         if not self.records and not self.tables:
             raise UsageError(detail="there is nothing to load: name at least one file.")
-        self.sources = {i: _source(given) for i, (_, given) in enumerate(self.tables)}
+        self.sources = {i: _source(t, given) for i, (t, given) in enumerate(self.tables)}
         self.found: dict[int, list[InputFile]] = {
             i: files_of(s)
             for i, s in self.sources.items()
@@ -93,25 +95,35 @@ class Inputs:
         return self.size_bytes + sum(size * (times - 1) for size, times in packed)
 
     @property
-    def first_name(self) -> str | None:
-        """The file that a quarantine may be named after."""
-        if self.files:
-            return self.files[0].name
-        return next((files[0].name for files in self.found.values()), None)
+    def names(self) -> list[str]:
+        """Every input that has a name, as it was named; of a DataFrame the files that it reads."""
+        found = [plain_path(one) for one in self.records if isinstance(one, str | os.PathLike)]
+        for i, (_, given) in enumerate(self.tables):
+            if is_frame(given):
+                found += [plain_path(name) for name in given.inputFiles()]
+            elif isinstance(given, str | os.PathLike | TableSource):
+                found.append(self.sources[i].path)
+        return found
+
+    @property
+    def all_files(self) -> list[InputFile]:
+        """Records first, as they are read."""
+        return [*self.files, *(file for files in self.found.values() for file in files)]
 
 
 def _type(known: Mapping[str, EntityType], kind: str, name: str) -> EntityType:
     if name not in known:
-        raise UnknownType(kind=kind, type_name=name)
+        suggestion = nearest(name, known)
+        raise UnknownType(kind=kind, type_name=name, **({} if suggestion is None else {"suggestion": suggestion}))
     return known[name]
 
 
-def _source(given: Any) -> TableSource:
+def _source(t: EntityType, given: Any) -> TableSource:
     if isinstance(given, TableSource):
-        return given
+        return with_format(given)
     if isinstance(given, str | os.PathLike):
-        return TableSource(os.fspath(given))
-    return TableSource("<DataFrame>" if is_frame(given) else "<table>", format="staged")
+        return with_format(TableSource(os.fspath(given)))
+    return TableSource(f"<{'DataFrame' if is_frame(given) else 'table'} {t.name}>", format="staged")
 
 
 @contextmanager
@@ -130,25 +142,23 @@ def started_load(
 ) -> Iterator[LocalLoad | BulkLoad]:
     """The operation, its inputs read. What it staged is removed at the end, however that comes."""
     checked_options(mode, on_error, quarantine)
+    aside = None if quarantine is None else checked_place(quarantine)
     inputs = Inputs(source, nodes, edges, view.schema)
+    if on_error == "quarantine":
+        aside = quarantine_place(aside, names=inputs.names, files=inputs.all_files)
     size = None if inputs.has_streams else inputs.size_bytes
-    if inputs.needs_spark and engine is None:
-        engine = "spark"
-    if inputs.has_streams and engine is None and engines.requested in (None, "auto"):
-        engine = "local"
     if inputs.frame is not None:
         engines = replace(engines, session=inputs.frame.sparkSession)
-    name, _ = engines.choose(work_bytes=size, requested=engine)
+    name, reason = _chosen(inputs, engines, size, engine)
     _require_possible(inputs, name)
-    remote = any("://" in os.fspath(one) for one in inputs.records if isinstance(one, str | os.PathLike))
+    remote = any("://" in plain_path(one) for one in inputs.records if isinstance(one, str | os.PathLike))
     if name == "local" and not inputs.tables and not remote and (size is None or size <= IN_MEMORY_BYTES):
-        engines.watcher.engine(*engines.choose(work_bytes=size, requested=engine))
+        engines.watcher.engine(name, reason)
         if size is None or size >= SMALL_BYTES:
             engines.watcher.stage("loading", tasks=1)
-        yield read_load(source, view.schema, mode=mode, on_error=on_error, quarantine=quarantine)
+        yield read_load(source, view.schema, mode=mode, on_error=on_error, quarantine=aside)
         return
-    aside = quarantine_path(inputs.first_name, quarantine) if on_error == "quarantine" else None
-    runner = engines.runner(work_bytes=size, requested=engine)
+    runner = engines.runner(work_bytes=size, requested=name, reason=reason)
     staging = new_staging(location)
     try:
         job = _job(runner, staging, view, inputs, mode=mode, engines=engines)
@@ -158,11 +168,25 @@ def started_load(
         staging.remove()
 
 
+def _chosen(inputs: Inputs, engines: Engines, size: int | None, engine: str | None) -> tuple[str, str]:
+    """The engine and why: as asked for, or the one that can read these inputs, or the one that fits their size."""
+    if (engine or engines.requested) in (None, "auto"):
+        if inputs.needs_spark:
+            return "spark", "a DataFrame, or a format that only Spark reads"
+        if inputs.has_streams:
+            return "local", "stdin and open files are read by this process"
+    return engines.choose(work_bytes=size, requested=engine)
+
+
 def _require_possible(inputs: Inputs, engine: str) -> None:
     if engine == "local" and inputs.needs_spark:
         raise UsageError(detail="a DataFrame, or a format that only Spark reads, needs the engine spark.")
     if inputs.has_streams and inputs.tables:
         raise UsageError(detail="stdin and open files can't be combined with tables: give a file's name.")
+    if inputs.has_streams and any(
+        is_remote(plain_path(one)) for one in inputs.records if isinstance(one, str | os.PathLike)
+    ):
+        raise UsageError(detail="stdin and open files can't be combined with s3://: load them one after the other.")
     if inputs.has_streams and engine == "spark":
         raise UsageError(detail="stdin and open files are read by this process: use --engine local, or a file's name.")
 

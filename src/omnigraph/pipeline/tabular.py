@@ -1,19 +1,20 @@
 """Tables as inputs of a load: which columns mean which properties, and how a file becomes Arrow.
 
-A table is CSV, Parquet, JSON lines, Arrow IPC, ORC or Lance, by the file's ending or `format`. Columns are matched to
-properties by name, `id`, `from` and `to` included, or by `columns`; a column that fits nothing is refused unless it is
-skipped. Everything else is as strict as a small write: see `write.rows`.
+A table is CSV, Parquet, JSON lines, Arrow IPC, ORC or Lance, by the file's ending or `format`, a folder by the endings
+of its files. Columns are matched to properties by name, `id`, `from` and `to` included, or by `columns`; a column that
+fits nothing is refused unless it is skipped. Everything else is as strict as a small write: see `write.rows`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnigraph.errors import UsageError
 from omnigraph.language.schema.model import EntityType
+from omnigraph.pipeline.files import COMPRESSED, find_files
 from omnigraph.write.problems import unknown_property
 
 FORMATS = ("csv", "parquet", "jsonl", "arrow", "orc", "lance")
@@ -58,16 +59,9 @@ class TableSource:
         """The format: as given, or by the ending of the path."""
         if self.format is not None:
             return {"json": "jsonl", "ndjson": "jsonl", "ipc": "arrow", "tsv": "csv"}.get(self.format, self.format)
-        stem = self.path.rstrip("/")
-        ending = os.path.splitext(stem)[1].lower()
-        if ending in (".gz", ".zst", ".bz2"):
-            ending = os.path.splitext(os.path.splitext(stem)[0])[1].lower()
-        found = _ENDINGS.get(ending)
+        found = _kind_of(self.path)
         if found is None:
-            known = ", ".join(FORMATS)
-            raise UsageError(
-                detail=f"the format of {self.path} is not clear from its name; say format= with one of: {known}."
-            )
+            raise _unclear(self.path, "its name")
         return found
 
     def renamed(self) -> dict[str, str]:
@@ -87,12 +81,39 @@ class TableSource:
         }
 
 
+def _kind_of(path: str) -> str | None:
+    """The format that the ending of a name says, packed or not."""
+    stem = path.rstrip("/")
+    ending = os.path.splitext(stem)[1].lower()
+    if ending in COMPRESSED:
+        ending = os.path.splitext(os.path.splitext(stem)[0])[1].lower()
+    return _ENDINGS.get(ending)
+
+
+def _unclear(path: str, by: str) -> UsageError:
+    known = ", ".join(FORMATS)
+    return UsageError(detail=f"the format of {path} is not clear from {by}; say format= with one of: {known}.")
+
+
+def with_format(source: TableSource) -> TableSource:
+    """The same source, with the format that all its files have, where it says none and its name does not either."""
+    if source.format is not None or _kind_of(source.path) is not None:
+        return source
+    kinds = {_kind_of(file.path) for file in find_files(source.path)}
+    kind = kinds.pop()
+    if kinds or kind is None:
+        raise _unclear(source.path, "its name, and its files do not agree" if kinds else "its name")
+    return replace(source, format=kind)
+
+
 def fields_of(t: EntityType, columns: Sequence[str], renamed: Mapping[str, str], skip: Sequence[str]) -> dict[str, str]:
     """Which column gives which field of the type. UsageError or UnknownProperty where that is not clear."""
     missing = [column for column in renamed if column not in columns]
     if missing:
         have = ", ".join(columns) or "none"
         raise UsageError(detail=f"the input for {t.key} has no column {missing[0]!r}; it has: {have}.")
+    if t.kind == "edge":
+        _require_ends(t, columns, renamed)
     allowed = {"id", *t.by_name, *(("from", "to", "src", "dst") if t.kind == "edge" else ())}
     found: dict[str, str] = {}
     for column in columns:
@@ -110,6 +131,18 @@ def fields_of(t: EntityType, columns: Sequence[str], renamed: Mapping[str, str],
             )
         found[column] = name
     return found
+
+
+def _require_ends(t: EntityType, columns: Sequence[str], renamed: Mapping[str, str]) -> None:
+    """UsageError if no column can name the node at an end: no row could be taken."""
+    fields = {renamed.get(column, column) for column in columns}
+    missing = [end for end, other in (("from", "src"), ("to", "dst")) if not fields & {end, other}]
+    if missing:
+        options = " and ".join(f"{end}=COLUMN" for end in missing)
+        which = f"columns for the nodes of an edge: name them by {options}"
+        if len(missing) == 1:
+            which = f"column for the node that an edge goes {missing[0]}: name it by {options}"
+        raise UsageError(detail=f"the input for {t.key} has no {which}; it has: {', '.join(columns) or 'none'}.")
 
 
 def parse_option(text: str, *, edges: bool) -> tuple[str, TableSource]:
