@@ -24,6 +24,8 @@ node Item {
   at: DateTime?
   size: F32?
   tags: [String]?
+  days: [Date]?
+  moments: [DateTime]?
   vector: Vector(2)?
   photo: Blob?
   @unique(label)
@@ -300,6 +302,20 @@ def test_values_of_parameters_are_never_read_as_query_text(graph: og.Graph) -> N
     assert len(people(graph)) == 7
     assert run(graph, "delete Person where bio = $s and name = $s", "$s: String", s=nasty).deleted == {"node:Person": 1}
     assert len(people(graph)) == 6
+
+
+def test_texts_of_a_list_of_dates_are_dates(rules: og.Graph) -> None:
+    run(rules, 'insert Item { code: "x", n: 1, days: ["2020-12-01"], moments: ["2020-12-01T10:00:00Z"] }')
+    run(rules, 'update Item set { days: coalesce(days, ["2021-01-02", "2021-01-03"]) } where code = "a"')
+    for condition, found in (
+        ('$i.days contains "2020-12-01"', "x"),
+        ('"2021-01-03" in $i.days', "a"),
+        ('$i.moments contains "2020-12-01 10:00"', "x"),
+    ):
+        text = f"query q() {{ match {{ $i: Item {condition} }} return {{ $i.code }} }}"
+        assert [r["i.code"] for r in rules.query(text)] == [found]
+    done = run(rules, 'delete Item where days contains "2020-12-01" returning { code }')
+    assert done.to_pylist() == [{"code": "x"}]
 
 
 # ---- insert, merge, edges --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import EmbeddingMismatch, UsageError
+from omnigraph.errors import EmbeddingMismatch, QueryCheckError
 from omnigraph.query.search import texts, vectors
 from tests.query.conftest import rows
 
@@ -242,7 +242,7 @@ def _forge_marks(graph: og.Graph) -> None:
 def test_a_vector_without_a_source_takes_no_text(tmp_path: Path) -> None:
     graph = og.init(tmp_path / "g", "node Note { slug: String @key  vec: Vector(64)? }")
     graph.insert({"Note": [{"slug": "a", "vec": [1.0] * 64}]})
-    with pytest.raises(UsageError, match="@embed"):
+    with pytest.raises(QueryCheckError, match=r"(?s)T15: Note.vec is not declared with @embed.*\^"):
         graph.query(NEAR, t="fish")
 
 

@@ -6,9 +6,11 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from omnigraph.errors import QueryCheckError
+from omnigraph.language.query import check_query, parse_queries, terms
 from omnigraph.language.query import model as m
-from omnigraph.language.query import terms
 from omnigraph.language.query.types import Type
+from omnigraph.language.schema import accept, parse_schema
 from tests.language.query.texts import IDS, read, unread
 
 
@@ -68,6 +70,46 @@ def test_a_binding_of_an_outer_variable_tests_its_type() -> None:
     assert isinstance(where.condition, terms.In)
     assert absent.pattern.binds == ()
     assert names(absent.pattern.outer[0].types) == ["Person", "Company"]
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        '$p: Company { city: "x" }',
+        '$p: Company $p.city = "x"',
+        "$p worksAt $_ $p.age = 1",
+        'not { $p: Company { city: "x" } }',
+        "$p: Company not { $p.city is null }",
+        "$p: Company $p worksAt $q $q.age = 1",
+    ],
+)
+@pytest.mark.parametrize("word", ["not", "optional"])
+def test_inside_of_a_block_a_variable_has_the_types_that_the_block_leaves(word: str, inside: str) -> None:
+    block = read(f"$p: Named {word} {{ {inside} }}").pattern.clauses[-1]
+    assert isinstance(block, m.Absent | m.Maybe)
+    (outer,) = block.pattern.outer
+    assert names(outer.types) == ["Person", "Company"]
+    unread(f"$p: Named {word} {{ {inside} }} $p.city = 1", "T6")
+
+
+def test_a_block_that_only_repeats_the_type_of_an_outer_variable_speaks_of_it() -> None:
+    (absent,) = [c for c in read("$p worksAt $c not { $c: Company }").pattern.clauses if isinstance(c, m.Absent)]
+    assert ([v.name for v in absent.pattern.outer], absent.pattern.clauses) == (["c"], ())
+    maybe = read("$p: Person optional { $p worksAt $c } not { $c: Company }").pattern.clauses[-1]
+    assert isinstance(maybe, m.Absent)
+    assert len(maybe.pattern.clauses) == 1, "it is not one where it is null"
+
+
+def test_a_narrowed_variable_is_no_narrower_in_the_block_behind() -> None:
+    unread('$p: Named optional { $p: Company $p.city = "x" } optional { $p.city = "x" }', "T6")
+    assert "never a Company" in unread("$p: Person not { $p: Company }", "T5").fields["detail"]
+
+
+def test_a_narrowed_property_is_of_one_type_in_all_types_of_the_variable() -> None:
+    schema = parse_schema("interface N { a: I64 } node P implements N { b: I64? } node Q implements N { b: String? }")
+    (query,) = parse_queries("query q() { match { $x: N not { $x: P $x.b = 1 } } return { $x.a } }").queries
+    with pytest.raises(QueryCheckError, match=r"Here b is I64, but b is String in Q, another type that \$x can have"):
+        check_query(query, accept(schema, new_id=lambda prefix: prefix))
 
 
 def test_a_value_in_braces_may_be_of_another_variable() -> None:
@@ -271,6 +313,20 @@ def test_a_text_literal_beside_a_date_is_a_date() -> None:
     assert isinstance(found, terms.In)
     assert isinstance(found.items, terms.ListOf)
     assert [i.value for i in found.items.items if isinstance(i, terms.Constant)] == [date(2024, 1, 1), date(2024, 1, 2)]
+
+
+def test_a_text_literal_beside_a_list_of_dates_is_a_date() -> None:
+    day, moment = terms.Constant(date(2024, 1, 1), Type("Date")), datetime(2024, 1, 1, tzinfo=UTC)
+    for text in ('$p.days contains "2024-01-01"', '"2024-01-01" in $p.days', '"2024-01-01" in [$x]'):
+        found = conditions(read(f"$p: Person {text}", parameters="$x: Date"))[0]
+        assert isinstance(found, terms.In)
+        assert found.needle == day
+    (found,) = conditions(read('$p: Person $p.moments contains "2024-01-01"'))
+    assert isinstance(found, terms.In)
+    assert found.needle == terms.Constant(moment, Type("DateTime"))
+    column = read("$p: Person", 'return { coalesce($p.days, ["2024-01-01"]) as x }').columns[0].value
+    assert isinstance(column, terms.Function)
+    assert column.arguments[1] == terms.ListOf((day,), Type("List", item="Date"))
 
 
 def test_contains_of_a_list_is_membership_and_of_text_a_part() -> None:

@@ -29,6 +29,9 @@ node Person implements Named {
   tags: [String]?
   scores: [F64]?
   photo: Blob?
+  raw: Vector(2)?
+  days: [Date]?
+  moments: [DateTime]?
 }
 node Company implements Named { slug: String @key  city: String?  staff: I64 @default(0) }
 node City { name: String @key }

@@ -48,7 +48,7 @@ class Context:
         self.reads: set[Entity] = set()
         self.writes: set[Entity] = set()
         self.notes: list[tuple[Place, str]] = []
-        self._slots = 0
+        self._bound: dict[int, tuple[Entity, ...]] = {}
         self._edges = {e.name.lower(): e for e in schema.edges}
 
     def fail(
@@ -99,8 +99,9 @@ class Context:
         types: tuple[Entity, ...] = (),
         nullable: bool = False,
     ) -> Variable:
-        self._slots += 1
-        return Variable(name, self._slots, kind, types, nullable)
+        slot = len(self._bound) + 1
+        self._bound[slot] = types
+        return Variable(name, slot, kind, types, nullable)
 
     def property(self, variable: Variable, name: str, place: Place, code: str = "T6") -> Property:
         """A column of everything that the variable can be; `code` is for a name that one of its types lacks."""
@@ -117,8 +118,20 @@ class Context:
             ids.append((entity.id, property_id))
         if found is None:
             raise self.fail(code, place, f"No node type implements what ${variable.name} is, so it has no {name}.")
+        self._check_outside(variable, name, found, place, code)
         nullable = found.nullable or variable.nullable
         return Property(variable, column, found.null(nullable), tuple(ids))
+
+    def _check_outside(self, v: Variable, name: str, found: Type, place: Place, code: str) -> None:
+        """In a block that narrows a variable: rows of its other types are read as well before they are dropped."""
+        for entity in self._bound.get(v.slot, ()):
+            p = None if entity in v.types else self.type_of(entity).by_name.get(name)
+            other = found if p is None else of_property(p.type, p.nullable)
+            if other.null() != found.null() and not (other.is_text and found.is_text):
+                detail = (
+                    f"{name} is {other.null(False)} in {entity.name}, another type that ${v.name} can have outside."
+                )
+                raise self.fail(code, place, f"Here {name} is {found.null(False)}, but {detail}")
 
     def _column(self, t: EntityType, name: str, place: Place, code: str, v: Variable) -> tuple[str, Type, str]:
         p = t.by_name.get(name)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.language.query import tree
-from omnigraph.language.query.literals import date_of, datetime_of
 from omnigraph.language.query.ranking import RANKS, SEARCHES, rank, search
 from omnigraph.language.query.terms import (
     Aggregate,
@@ -21,7 +20,7 @@ from omnigraph.language.query.terms import (
     PathOf,
     walk,
 )
-from omnigraph.language.query.types import DATE, DATETIME, DURATION, F64, I64, STRING, Type, common, describe
+from omnigraph.language.query.types import DATE, DATETIME, DURATION, F64, I64, STRING, Type, common, counted, describe
 
 if TYPE_CHECKING:
     from omnigraph.language.query.typer import Typer
@@ -45,8 +44,9 @@ def call(typer: Typer, e: tree.Call) -> Expression:
         raise typer.context.fail("T26", e.place, f"There is no function {e.name}.", word=e.name, known=known)
     least, most, make = found
     if not least <= len(e.arguments) <= (most or len(e.arguments)):
-        wanted = f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
-        raise typer.fail("T26", e.place, f"{e.name} takes {wanted} arguments, not {len(e.arguments)}.")
+        # What takes several takes any number of them.
+        wanted = counted(least, "argument") if most == least else f"{least} or more arguments"
+        raise typer.fail("T26", e.place, f"{e.name} takes {wanted}, not {len(e.arguments)}.")
     return make(typer, e, tuple(typer.read(a) for a in e.arguments))
 
 
@@ -60,12 +60,11 @@ def _now(typer: Typer, e: tree.Call, arguments: Arguments) -> Expression:
 
 
 def _coalesce(typer: Typer, e: tree.Call, arguments: Arguments) -> Expression:
-    found = arguments[0].type
     dated = list(arguments)
-    anchor = next((a for a in arguments if a.type.kind in ("Date", "DateTime")), None)
+    anchor = next((t for t in (a.type for a in arguments) if t.is_time or Type(t.item or "").is_time), None)
     for i, argument in enumerate(arguments):
         if anchor is not None:
-            dated[i] = typer.dated(argument, anchor, e.arguments[i].place)
+            dated[i] = typer.dated(argument, anchor, e.arguments[i])
     found = dated[0].type
     for i, argument in enumerate(dated):
         if argument.type.kind in ("Node", "Edge", "Path", "Blob"):
@@ -106,10 +105,7 @@ def _date(typer: Typer, e: tree.Call, arguments: Arguments) -> Expression:
     (value,) = arguments
     wanted, other = (DATE, "DateTime") if e.name == "date" else (DATETIME, "Date")
     if isinstance(value, Constant) and isinstance(value.value, str):
-        found = date_of(value.value) if e.name == "date" else datetime_of(value.value)
-        if found is None:
-            raise typer.fail("T3", e.arguments[0].place, f"{value.value!r} is not a {wanted}.")
-        return Constant(found, wanted)
+        return typer.time(value.value, wanted.kind, e.arguments[0].place)
     if value.type.kind not in (wanted.kind, other):
         detail = f"{e.name} takes a literal in quotes or a {other}, not {describe(value.type)}."
         raise typer.fail("T26", e.arguments[0].place, detail)

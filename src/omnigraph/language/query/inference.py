@@ -48,6 +48,26 @@ class Fit:
     never: bool = False
 
 
+def check_traversal(context: Context, t: Traversal) -> None:
+    """Bounds that make sense, for one edge, for paths; no edge type twice. Raises T4, T15, T23, T27."""
+    bounds = t.bounds
+    if bounds is not None:
+        if bounds.minimum < 1:
+            raise context.fail("T15", bounds.place, "A traversal has at least one hop.")
+        if bounds.maximum is not None and bounds.maximum < bounds.minimum:
+            detail = f"The most hops ({bounds.maximum}) are fewer than the least ({bounds.minimum})."
+            raise context.fail("T15", bounds.place, detail)
+    if t.edge is not None and bounds is not None and (bounds.minimum, bounds.maximum) != (1, 1):
+        raise context.fail("T23", t.edge.place, f"${t.edge.name} is one edge; a traversal of several hops has many.")
+    if t.path is not None and not t.shortest and bounds is not None and bounds.maximum is None:
+        detail = "Without a maximum there can be too many paths; give one, or write path $p = shortest …"
+        raise context.fail("T27", bounds.place, detail)
+    words = [w.name.lower() for w in t.edges]
+    twice = next((w for i, w in enumerate(t.edges) if w.name.lower() in words[:i]), None)
+    if twice is not None:
+        raise context.fail("T4", twice.place, f"The edge {twice.name} is named twice.")
+
+
 def fit(context: Context, t: Traversal, sources: Types | None, targets: Types | None) -> Fit:
     """None stands for an end that nothing is known about. Raises T4, T5, T22."""
     words = [(word, context.edge_named(word.name, word.place)) for word in t.edges]

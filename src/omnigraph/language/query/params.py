@@ -34,7 +34,7 @@ from omnigraph.language.query.model import CheckedQuery, Read
 from omnigraph.language.query.operators import pattern_problem
 from omnigraph.language.query.ranking import EDITS_MAX
 from omnigraph.language.query.terms import Fused, Parameter, Search, Value
-from omnigraph.language.query.types import Type
+from omnigraph.language.query.types import Type, counted
 from omnigraph.language.schema.source import did_you_mean
 
 SHOWN_CHARS_MAX = 60
@@ -101,7 +101,7 @@ def coerce(t: Type, value: Any) -> Value:
     if t.kind == "Vector":
         numbers = _sequence(t, value)
         if len(numbers) != t.dimension:
-            raise Misfit(f"is {t.null(False)} and got {len(numbers)} numbers")
+            raise Misfit(f"is {t.null(False)} and got {counted(len(numbers), 'number')}")
         return tuple(_item(Type("F32"), i, v) for i, v in enumerate(numbers))
     return _scalar(t.kind, value)
 

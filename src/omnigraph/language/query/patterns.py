@@ -2,7 +2,8 @@
 
 1. declare   bindings say which types a variable has; edge and path variables must be new
 2. infer     traversals narrow the types of their ends, and bind those that nothing else binds (`inference`)
-3. fix       every new variable gets its place in the query; from here on its types stand
+3. fix       every new variable gets its place in the query; from here on its types stand. A variable from outside that
+             the block narrows has the fewer types in it, under the same slot
 4. optional  blocks in the order of the text; what they bind is known after them, and may be null
 5. rest      conditions and `not` blocks, which see all of that
 6. order     clauses are put into an order in which each finds its variables bound
@@ -11,38 +12,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from omnigraph.language.query import tree
+from omnigraph.language.query.braces import equals
 from omnigraph.language.query.context import Context, Scope
-from omnigraph.language.query.inference import Fit, Types, fit
+from omnigraph.language.query.inference import Fit, Types, check_traversal, fit
 from omnigraph.language.query.model import Absent, Clause, Expand, Maybe, Mode, Pattern, Scan, Step, Where
 from omnigraph.language.query.terms import (
     And,
-    Compare,
     Constant,
-    Expression,
     In,
     ListOf,
-    Property,
     Variable,
     variables_of,
 )
 from omnigraph.language.query.typer import Typer
-from omnigraph.language.query.types import BOOL, STRING, Type, assignable, describe
-from omnigraph.language.schema.source import Place
+from omnigraph.language.query.types import STRING, Type
 
 ANONYMOUS = "_"
 
 
 @dataclass
 class Block:
-    """A block while it is being checked. `types` of a new variable are None until something says what it is."""
+    """A block while it is being checked. `types` of a new variable are None until something says what it is.
+
+    `narrowed`: the types that bindings and traversals of the block leave to variables from outside.
+    """
 
     context: Context
     outer: Scope
     nullable: bool
     types: dict[str, Types | None] = field(default_factory=dict)
+    narrowed: dict[str, Types] = field(default_factory=dict)
     scope: Scope = field(default_factory=Scope)
     fits: dict[int, Fit] = field(default_factory=dict)
     ends: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -57,21 +59,28 @@ def check_pattern(
     _declare(block, clauses)
     _infer(block, clauses)
     _fix(block, clauses)
-    tests = _binding_tests(block, clauses)
+    tests = [*_type_tests(block, clauses), *_binding_tests(block, clauses)]
     optional: list[Clause] = []
     for clause in clauses:
         if isinstance(clause, tree.Block) and clause.kind == "optional":
             optional.append(_optional(block, clause))
     rest = [*tests, *_conditions(block, clauses)]
     ordered = _ordered(block, clauses, optional, rest)
-    new = {v.slot for v in block.bound}
-    used = variables_of(tuple(ordered))
-    external = tuple(v for v in used if v.slot not in new and _is_outside(outer, v))
-    return Pattern(tuple(block.bound), external, tuple(ordered)), block.scope
+    return Pattern(tuple(block.bound), _external(block, ordered), tuple(ordered)), block.scope
 
 
-def _is_outside(outer: Scope, v: Variable) -> bool:
-    return outer.find(v.name) == v
+def _external(block: Block, clauses: Sequence[Clause]) -> tuple[Variable, ...]:
+    """The variables from outside that the block speaks of, with the types that they have there."""
+    found: dict[int, Variable] = {}
+    for v in variables_of(tuple(clauses)):
+        outer = block.outer.find(v.name)
+        if outer is not None and outer.slot == v.slot:
+            found[v.slot] = outer
+    for name in block.narrowed:
+        outer = block.outer.find(name)
+        assert outer is not None, "only what is bound outside is narrowed"
+        found[outer.slot] = outer
+    return tuple(found.values())
 
 
 # ---- 1 declare -------------------------------------------------------------------------------------------------------
@@ -95,24 +104,32 @@ def _declare(block: Block, clauses: Sequence[tree.Clause]) -> None:
             _check_node_name(block, clause.variable, special)
             types = context.nodes_named(clause.type_name, clause.place)
             name = clause.variable.name
-            if name == ANONYMOUS or block.outer.find(name) is not None:
+            if name == ANONYMOUS:
                 continue
-            before = block.types.get(name)
+            before = _types(block, name)
             kept = types if before is None else tuple(e for e in before if e in types)
-            if not kept and types:
-                raise context.fail("T5", clause.place, f"${name} can't be a {clause.type_name} as well.")
-            block.types[name] = kept
+            is_new = block.outer.find(name) is None
+            if not kept and (types if is_new else before):
+                word = _an(clause.type_name)
+                detail = f"${name} can't be {word} as well." if is_new else f"${name} is never {word}."
+                raise context.fail("T5", clause.place, detail)
+            _set_types(block, name, kept)
         elif isinstance(clause, tree.Traversal):
-            _check_traversal(block, clause)
+            check_traversal(context, clause)
             names = []
-            for j, variable in enumerate((clause.source, clause.target)):
+            for variable in (clause.source, clause.target):
                 _check_node_name(block, variable, special)
-                # Every $_ is another variable; a name that no text can hold keeps them apart.
-                name = f"_ {i} {j}" if variable.name == ANONYMOUS else variable.name
+                name = _name(variable)
                 names.append(name)
                 if block.outer.find(name) is None:
                     block.types.setdefault(name, None)
             block.ends[i] = (names[0], names[1])
+
+
+def _name(variable: tree.Variable) -> str:
+    """Every $_ is another variable, in whatever block: a name that no text can hold keeps them apart."""
+    place = variable.place
+    return f"_ {place.line} {place.column}" if variable.name == ANONYMOUS else variable.name
 
 
 def _check_fresh(block: Block, variable: tree.Variable, taken_here: set[str], code: str, what: str) -> None:
@@ -134,39 +151,20 @@ def _check_node_name(block: Block, variable: tree.Variable, special: dict[str, s
         raise context.fail(code, variable.place, f"${name} is the variable of {_an(kind)}, not of a node.")
 
 
-def _check_traversal(block: Block, t: tree.Traversal) -> None:
-    context, bounds = block.context, t.bounds
-    if bounds is not None:
-        if bounds.minimum < 1:
-            raise context.fail("T15", bounds.place, "A traversal has at least one hop.")
-        if bounds.maximum is not None and bounds.maximum < bounds.minimum:
-            detail = f"The most hops ({bounds.maximum}) are fewer than the least ({bounds.minimum})."
-            raise context.fail("T15", bounds.place, detail)
-    if t.edge is not None and bounds is not None and (bounds.minimum, bounds.maximum) != (1, 1):
-        raise context.fail("T23", t.edge.place, f"${t.edge.name} is one edge; a traversal of several hops has many.")
-    if t.path is not None and not t.shortest and bounds is not None and bounds.maximum is None:
-        detail = "Without a maximum there can be too many paths; give one, or write path $p = shortest …"
-        raise context.fail("T27", bounds.place, detail)
-    words = [w.name.lower() for w in t.edges]
-    twice = next((w for i, w in enumerate(t.edges) if w.name.lower() in words[:i]), None)
-    if twice is not None:
-        raise context.fail("T4", twice.place, f"The edge {twice.name} is named twice.")
-
-
 # ---- 2 infer, 3 fix --------------------------------------------------------------------------------------------------
 
 
 def _infer(block: Block, clauses: Sequence[tree.Clause]) -> None:
     traversals = {i: c for i, c in enumerate(clauses) if isinstance(c, tree.Traversal)}
     while True:
-        before = dict(block.types)
+        before = {**block.types, **block.narrowed}
         waiting = []
         for i, t in traversals.items():
             if all(_types(block, name) is None for name in block.ends[i]):
                 waiting.append(i)
             else:
                 _narrow(block, i, t)
-        if block.types == before:
+        if {**block.types, **block.narrowed} == before:
             if not waiting:
                 return
             _narrow(block, waiting[0], traversals[waiting[0]])
@@ -174,20 +172,27 @@ def _infer(block: Block, clauses: Sequence[tree.Clause]) -> None:
 
 def _types(block: Block, name: str) -> Types | None:
     outer = block.outer.find(name)
-    return block.types.get(name) if outer is None else outer.types
+    return block.types.get(name) if outer is None else block.narrowed.get(name, outer.types)
+
+
+def _set_types(block: Block, name: str, types: Types) -> None:
+    if block.outer.find(name) is None:
+        block.types[name] = types
+    else:
+        block.narrowed[name] = types
 
 
 def _narrow(block: Block, i: int, t: tree.Traversal) -> None:
     source, target = block.ends[i]
     found = block.fits[i] = fit(block.context, t, _types(block, source), _types(block, target))
-    for name, types in ((source, found.sources), (target, found.targets)):
-        if name in block.types:
-            block.types[name] = types
-    if source == target and source in block.types:
-        both = tuple(e for e in found.sources if e in found.targets)
-        if not both:
-            raise block.context.fail("T5", t.place, f"${t.source.name} can't be both ends of {t.edges[0].name}.")
-        block.types[source] = both
+    if source != target:
+        _set_types(block, source, found.sources)
+        _set_types(block, target, found.targets)
+        return
+    both = tuple(e for e in found.sources if e in found.targets)
+    if not both:
+        raise block.context.fail("T5", t.place, f"${t.source.name} can't be both ends of {t.edges[0].name}.")
+    _set_types(block, source, both)
 
 
 def _fix(block: Block, clauses: Sequence[tree.Clause]) -> None:
@@ -197,8 +202,8 @@ def _fix(block: Block, clauses: Sequence[tree.Clause]) -> None:
             _make(block, clause.variable.name)
             if clause.variable.name == ANONYMOUS:
                 types = block.context.nodes_named(clause.type_name, clause.place)
-                block.types[f"_ {i}"] = types
-                _make(block, f"_ {i}")
+                block.types[_name(clause.variable)] = types
+                _make(block, _name(clause.variable))
         elif isinstance(clause, tree.Traversal):
             _make(block, block.ends[i][0])
             if clause.edge is not None:
@@ -208,6 +213,10 @@ def _fix(block: Block, clauses: Sequence[tree.Clause]) -> None:
             if clause.path is not None:
                 path = block.context.variable(clause.path.name, "path", (), block.nullable)
                 _add(block, clause.path.name, path)
+    for name, types in block.narrowed.items():
+        outer = block.outer.find(name)
+        if outer is not None and len(types) < len(outer.types):
+            block.scope.names[name] = replace(outer, types=types)
 
 
 def _make(block: Block, name: str) -> None:
@@ -233,64 +242,42 @@ def _optional(block: Block, clause: tree.Block) -> Maybe:
         detail = "An optional block continues from a variable that is bound outside of it; this one uses none."
         raise block.context.fail("T28", clause.place, detail)
     for name, variable in scope.names.items():
-        if variable.name != ANONYMOUS:
+        if variable.name != ANONYMOUS and variable in pattern.binds:
             block.scope.names[name] = variable
     block.bound.extend(pattern.binds)
     return Maybe(pattern)
 
 
-def _binding_tests(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:
-    """What the braces of a binding ask for; and the type, where the variable comes from outside."""
+def _type_tests(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:
+    """That variables from outside have the types that they are narrowed to, before anything else looks at them.
+
+    Traversals see to it themselves; a condition on a property of the fewer types must not meet the others.
+    """
+    bound = {c.variable.name for c in clauses if isinstance(c, tree.Binding)}
+    looked_at = not all(isinstance(c, tree.Traversal) for c in clauses)
     tests: list[Clause] = []
-    for i, clause in enumerate(clauses):
-        if not isinstance(clause, tree.Binding):
-            continue
-        name = f"_ {i}" if clause.variable.name == ANONYMOUS else clause.variable.name
-        variable = block.scope.find(name)
-        assert variable is not None, "a binding is declared before"
-        types = block.context.nodes_named(clause.type_name, clause.place)
-        if not set(variable.types) <= set(types):
-            kept = [e for e in variable.types if e in types]
-            if not kept:
-                raise block.context.fail("T5", clause.place, f"${name} is never a {clause.type_name}.")
-            names = ListOf(tuple(Constant(e.name, STRING) for e in kept), Type("List", item="String"))
-            tests.append(Where(In(block.context.property(variable, "@type", clause.place), names)))
-        for assignment in clause.properties:
-            tests.append(Where(_equals(block, variable, assignment)))
+    for name, types in block.narrowed.items():
+        outer = block.outer.find(name)
+        assert outer is not None, "only what is bound outside is narrowed"
+        fewer = len(types) < len(outer.types)
+        if types and ((fewer and looked_at) or (outer.nullable and name in bound)):
+            names = ListOf(tuple(Constant(e.name, STRING) for e in types), Type("List", item="String"))
+            tests.append(Where(In(block.context.property(outer, "@type", clauses[0].place), names)))
     return tests
 
 
-def _equals(block: Block, variable: Variable, assignment: tree.Assignment) -> Expression:
-    context = block.context
-    found = context.property(variable, assignment.name, assignment.place, "T2")
-    place = assignment.value.place
-    _check_pattern_property(block, found, assignment.place)
-    typer = Typer(context, block.scope, "value")
-    value = typer.dated(typer.read(assignment.value), found, place)
-    if value.type.kind == "Null":
-        detail = f"Nothing equals null; write ${variable.name}.{assignment.name} is null as a clause."
-        raise context.fail("T3", place, detail)
-    numbers = value.type.is_number and found.type.is_number
-    if not (numbers or assignable(value.type, found.type)):
-        raise context.fail("T3", place, f"{found.name} is {describe(found.type)}; this is {describe(value.type)}.")
-    if isinstance(value, Constant) and found.type.kind == "Enum" and value.value not in found.type.values:
-        word = str(value.value)
-        raise context.fail(
-            "T3",
-            place,
-            f"{found.name} has no value {word!r}; it is {found.type.null(False)}.",
-            word=word,
-            known=found.type.values,
-        )
-    return Compare("=", found, value, BOOL.null(found.type.nullable or value.type.nullable))
-
-
-def _check_pattern_property(block: Block, found: Property, place: Place) -> None:
-    if found.type.kind in ("List", "Vector", "Blob"):
-        hint = (
-            f"; write ${found.variable.name}.{found.name} contains … as a clause" if found.type.kind == "List" else ""
-        )
-        raise block.context.fail("T3", place, f"{describe(found.type)} can't be matched by equality{hint}.")
+def _binding_tests(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:
+    """What the braces of a binding ask for."""
+    tests: list[Clause] = []
+    for clause in clauses:
+        if not isinstance(clause, tree.Binding):
+            continue
+        name = _name(clause.variable)
+        variable = block.scope.find(name)
+        assert variable is not None, "a binding is declared before"
+        for assignment in clause.properties:
+            tests.append(Where(equals(block.context, block.scope, variable, assignment)))
+    return tests
 
 
 def _conditions(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:
@@ -318,16 +305,16 @@ def _ordered(
     """Scans, expansions, what needs no optional variable, the optional blocks, the rest."""
     ordered: list[Clause] = []
     known: set[Variable] = set()
-    for i, clause in enumerate(clauses):
+    new = set(block.bound)
+    for clause in clauses:
         if not isinstance(clause, tree.Binding):
             continue
-        name = f"_ {i}" if clause.variable.name == ANONYMOUS else clause.variable.name
+        name = _name(clause.variable)
         variable = block.scope.names.get(name)
-        if variable is not None and variable not in known:
+        if variable in new and variable not in known:
             ordered.append(Scan(variable))
             known.add(variable)
     waiting = [_expand(block, i, c) for i, c in enumerate(clauses) if isinstance(c, tree.Traversal)]
-    new = set(block.bound)
     while waiting:
         ready = next((e for e in waiting if e.source not in new - known or e.target not in new - known), None)
         if ready is None:
@@ -337,10 +324,10 @@ def _ordered(
         waiting.remove(ready)
         ordered.append(ready)
         known.update((ready.source, ready.target))
-    late = {v for clause in optional if isinstance(clause, Maybe) for v in clause.pattern.binds}
+    late = {v.slot for clause in optional if isinstance(clause, Maybe) for v in clause.pattern.binds}
     parts: tuple[list[Clause], list[Clause]] = ([], [])
     for test in rest:
-        parts[not late.isdisjoint(variables_of(test))].append(test)
+        parts[not late.isdisjoint(v.slot for v in variables_of(test))].append(test)
     return [*ordered, *parts[0], *optional, *parts[1]]
 
 
@@ -379,4 +366,4 @@ def _expand(block: Block, i: int, t: tree.Traversal) -> Expand:
 
 
 def _an(word: str) -> str:
-    return f"an {word}" if word[0] in "aeio" else f"a {word}"
+    return f"an {word}" if word[0].lower() in "aeio" else f"a {word}"

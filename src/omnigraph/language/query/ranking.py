@@ -17,7 +17,7 @@ from omnigraph.language.query.terms import (
     Rank,
     Search,
 )
-from omnigraph.language.query.types import BOOL, F64, I64, describe
+from omnigraph.language.query.types import BOOL, F64, I64, counted, describe
 
 if TYPE_CHECKING:
     from omnigraph.language.query.typer import Typer
@@ -106,6 +106,7 @@ def _nearest(typer: Typer, e: tree.Call) -> Nearest:
 def _vector(typer: Typer, field: Property, argument: tree.Expression) -> Expression:
     query, size = typer.read(argument), field.type.dimension
     if isinstance(query, Constant | Parameter) and query.type.is_text:
+        _check_embedded(typer, field, argument)
         return query
     if isinstance(query, Parameter) and query.type.kind == "Vector":
         if query.type.dimension != size:
@@ -114,12 +115,24 @@ def _vector(typer: Typer, field: Property, argument: tree.Expression) -> Express
         return query
     if isinstance(query, ListOf) and all(isinstance(i, Constant) and i.type.is_number for i in query.items):
         if len(query.items) != size:
-            detail = f"{field.name} is a Vector({size}); this one has {len(query.items)} numbers."
+            detail = f"{field.name} is a Vector({size}); this one has {counted(len(query.items), 'number')}."
             raise typer.fail("T15", argument.place, detail)
         numbers = tuple(float(i.value) for i in query.items if isinstance(i, Constant))  # type: ignore[arg-type]
         return Constant(numbers, field.type.null(False))
-    detail = f"nearest compares with a Vector({size}) or a text, not with {describe(query.type)}."
+    given = describe(query.type)
+    if isinstance(query, Property):
+        given = f"the property ${query.variable.name}.{query.name}, which every row has another one of"
+    detail = f"nearest compares with a Vector({size}) or a text, a literal or a parameter, not with {given}."
     raise typer.fail("T15", argument.place, detail)
+
+
+def _check_embedded(typer: Typer, field: Property, argument: tree.Expression) -> None:
+    """A text has a vector only where the schema says what makes the property's."""
+    for entity in field.variable.types:
+        if typer.context.type_of(entity).by_name[field.name].annotation("embed") is None:
+            detail = f'{entity.name}.{field.name} is not declared with @embed("source")'
+            advice = f"compare it with a Vector({field.type.dimension}), not with a text"
+            raise typer.fail("T15", argument.place, f"{detail}: {advice}.")
 
 
 def _fused(typer: Typer, e: tree.Call) -> Fused:

@@ -15,7 +15,7 @@ from omnigraph.language.query.patterns import check_pattern
 from omnigraph.language.query.show import show_expression
 from omnigraph.language.query.terms import Constant, Entity, Expression, ListOf, Object, Parameter, Property, Variable
 from omnigraph.language.query.typer import Typer
-from omnigraph.language.query.types import STRING, Type, assignable, describe, of_property
+from omnigraph.language.query.types import STRING, Type, assignable, counted, describe, of_property
 from omnigraph.language.schema.model import EntityType, PropertyType
 from omnigraph.language.schema.source import Place
 
@@ -134,7 +134,7 @@ def _setting(context: Context, a: tree.Assignment, t: EntityType, typer: Typer, 
         detail = f"{a.name} is part of the key of {t.name}, which never changes; delete the node and insert another."
         raise context.fail("T30", a.place, detail)
     wanted = of_property(p.type, p.nullable)
-    value = typer.dated(typer.read(a.value), Constant(None, wanted), a.value.place)
+    value = typer.dated(typer.read(a.value), wanted, a.value)
     _check_value(context, a, wanted, value)
     return Setting(a.name, p.id, p.type, value)
 
@@ -175,7 +175,7 @@ def _check_value(context: Context, a: tree.Assignment, wanted: Type, value: Expr
         detail = f"{a.name} has no value {word!r}; it is {wanted.null(False)}."
         raise context.fail("T3", place, detail, word=word, known=wanted.values)
     elif wanted.kind == "Vector" and isinstance(value, ListOf) and len(value.items) != wanted.dimension:
-        problem = f"{a.name} is {describe(wanted)}; this one has {len(value.items)} numbers"
+        problem = f"{a.name} is {describe(wanted)}; this one has {counted(len(value.items), 'number')}"
     elif wanted.kind == "Blob" and not isinstance(value, Parameter | Constant):
         problem = "A Blob is given as a parameter"
     if problem is not None:

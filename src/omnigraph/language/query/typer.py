@@ -18,7 +18,7 @@ from typing import Literal
 from omnigraph.language.query import tree
 from omnigraph.language.query.context import Context, Scope
 from omnigraph.language.query.functions import call
-from omnigraph.language.query.literals import date_of, datetime_of
+from omnigraph.language.query.literals import date_of, datetime_of, show_literal
 from omnigraph.language.query.operators import arithmetic, check_pattern_text
 from omnigraph.language.query.terms import (
     And,
@@ -152,9 +152,9 @@ class Typer:
 
     def _items(self, e: tree.Items) -> Expression:
         items = [self.read(i) for i in e.items]
-        date = next((i for i in items if i.type.kind in ("Date", "DateTime")), None)
+        date = next((i.type for i in items if i.type.is_time), None)
         if date is not None:
-            items = [self.dated(i, date, at.place) for i, at in zip(items, e.items, strict=True)]
+            items = [self.dated(i, date, at) for i, at in zip(items, e.items, strict=True)]
         found: Type | None = None
         for item, at in zip(items, e.items, strict=True):
             if item.type.kind in ("List", "Vector", "Blob", "Null", "Node", "Edge", "Path", "Duration"):
@@ -187,9 +187,9 @@ class Typer:
         if op in tree.ARITHMETIC:
             return arithmetic(self, op, left, right, e)
         if op in tree.COMPARISONS:
-            return self.compare(op, left, right, e.operands[0].place, e.operands[1].place)
+            return self._compare(op, left, right, e)
         if op in ("in", "not in"):
-            found = self._in(left, right, e.operands[0].place, e.operands[1].place)
+            found = self._in(left, right, e.operands[0], e.operands[1])
             return Not(found, found.type) if op == "not in" else found
         return self._text(op, left, right, e)
 
@@ -199,11 +199,12 @@ class Typer:
         found = IsNull(operand)
         return Not(found) if negated else found
 
-    def compare(self, op: str, left: Expression, right: Expression, at: Place, right_at: Place) -> Compare:
+    def _compare(self, op: str, left: Expression, right: Expression, e: tree.Operation) -> Compare:
+        at, right_at = (o.place for o in e.operands)
         for operand, place in ((left, at), (right, right_at)):
             if operand.type.kind == "Null":
                 raise self.fail("T7", place, "Nothing equals null; write `is null` or `is not null`.")
-        left, right = self.dated(left, right, at), self.dated(right, left, right_at)
+        left, right = self.dated(left, right.type, e.operands[0]), self.dated(right, left.type, e.operands[1])
         nullable = left.type.nullable or right.type.nullable
         if isinstance(left, Object) and isinstance(right, Object) and left.type.kind == right.type.kind == "Node":
             if op not in ("=", "!="):
@@ -215,22 +216,20 @@ class Typer:
             raise self.fail("T7", right_at, f"{describe(left.type)} can't be compared with {describe(right.type)}.")
         return Compare(op, left, right, BOOL.null(nullable))
 
-    def _in(self, needle: Expression, items: Expression, at: Place, items_at: Place) -> In:
+    def _in(self, needle: Expression, items: Expression, at: tree.Expression, items_at: tree.Expression) -> In:
         if items.type.kind != "List":
-            raise self.fail("T7", items_at, f"Behind `in` stands a list, not {describe(items.type)}.")
-        self.scalar(needle, at)
-        if isinstance(items, ListOf):
-            dated = tuple(self.dated(i, needle, items_at) for i in items.items)
-            changed = dated != items.items
-            items = ListOf(dated, Type("List", item=needle.type.kind)) if changed else items
+            raise self.fail("T7", items_at.place, f"Behind `in` stands a list, not {describe(items.type)}.")
+        self.scalar(needle, at.place)
+        needle = self.dated(needle, Type(items.type.item or "Null"), at)
+        items = self.dated(items, Type("List", item=needle.type.kind), items_at)
         if items.type.item is not None and not comparable(needle.type, Type(items.type.item)):
-            raise self.fail("T7", items_at, f"{describe(needle.type)} is never in a list {items.type}.")
+            raise self.fail("T7", items_at.place, f"{describe(needle.type)} is never in a list {items.type}.")
         return In(needle, items, BOOL.null(needle.type.nullable or items.type.nullable))
 
     def _text(self, op: str, left: Expression, right: Expression, e: tree.Operation) -> Expression:
         at, right_at = (o.place for o in e.operands)
         if op == "contains" and left.type.kind == "List":
-            return self._in(right, left, right_at, at)
+            return self._in(right, left, e.operands[1], e.operands[0])
         if not left.type.is_text:
             more = " or a list" if op == "contains" else ""
             raise self.fail("T7", at, f"The left side of {op} is text{more}, not {describe(left.type)}.")
@@ -254,16 +253,23 @@ class Typer:
         if kind == "Node" and not lists:
             raise self.fail("T7", place, "A node is compared with another node; its properties are $variable.name.")
 
-    def dated(self, value: Expression, other: Expression, place: Place) -> Expression:
-        """A text literal beside a date or datetime is one."""
-        if not (isinstance(value, Constant) and isinstance(value.value, str)) or value.type.kind != "String":
+    def dated(self, value: Expression, beside: Type, at: tree.Expression) -> Expression:
+        """A text literal beside a date or datetime is one; so are those of a list beside a list of them."""
+        if isinstance(value, ListOf) and beside.item is not None:
+            item = Type(beside.item)
+            places = at.items if isinstance(at, tree.Items) else (at,) * len(value.items)
+            items = tuple(self.dated(i, item, e) for i, e in zip(value.items, places, strict=True))
+            changed = items != value.items and all(i.type.kind == item.kind for i in items)
+            return ListOf(items, Type("List", item=item.kind)) if changed else value
+        if not (isinstance(value, Constant) and isinstance(value.value, str)) or not beside.is_time:
             return value
-        if other.type.kind not in ("Date", "DateTime"):
-            return value
-        found = date_of(value.value) if other.type.kind == "Date" else datetime_of(value.value)
+        return self.time(value.value, beside.kind, at.place)
+
+    def time(self, text: str, kind: str, place: Place) -> Constant:
+        found = date_of(text) if kind == "Date" else datetime_of(text)
         if found is None:
-            raise self.fail("T7", place, f"{value.value!r} is not a {other.type.kind}.")
-        return Constant(found, Type(other.type.kind))
+            raise self.fail("T3", place, f"{show_literal(text)} is not a {kind}.")
+        return Constant(found, Type(kind))
 
 
 def constant(e: tree.Constant) -> Constant:

@@ -71,6 +71,10 @@ class Type:
         return self.kind in ("String", "Enum")
 
     @property
+    def is_time(self) -> bool:
+        return self.kind in ("Date", "DateTime")
+
+    @property
     def is_ordered(self) -> bool:
         return self.kind in (*NUMBERS, "String", "Enum", "Bool", "Date", "DateTime", "Duration")
 
@@ -140,4 +144,9 @@ def describe(t: Type) -> str:
     shown = str(t.null(False))
     if t.kind == "Null":
         return "null"
-    return f"{'an' if shown[0] in 'IEe' else 'a'} {shown}"
+    return f"{'an' if shown[0] in 'IEFe' else 'a'} {shown}"
+
+
+def counted(count: int, word: str) -> str:
+    """`1 number`, `2 numbers`."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
