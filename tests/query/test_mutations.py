@@ -353,6 +353,40 @@ def test_merge_changes_what_it_sets_or_inserts(graph: og.Graph) -> None:
     assert graph.mutate(text, s="gus").to_pylist()[0]["score"] == 12
 
 
+def test_merge_needs_what_is_required_only_where_it_inserts(graph: og.Graph) -> None:
+    text = "merge Person { slug: $s } set { score: 42 } returning { slug, name, score }"
+    before = head(graph)
+    done = run(graph, text, "$s: String", s="ada")
+    assert (done.updated, done.inserted) == ({"node:Person": 1}, {})
+    assert done.to_pylist() == [{"slug": "ada", "name": "Ada", "score": 42}]
+    with pytest.raises(errors.ConstraintViolation, match="node:Person 'zoe': name: is required, because no Person"):
+        run(graph, text, "$s: String", s="zoe")
+    assert graph.commits(limit=2)[1].id == before
+    # What an earlier statement wrote is there to change, what one deleted is not.
+    text = f'insert Person {{ slug: "zoe", name: "Zoe" }} {text} delete Person where slug = "ada"'
+    done = run(graph, text, "$s: String", s="zoe")
+    assert done.to_pylist() == [{"slug": "zoe", "name": "Zoe", "score": 42}]
+    with pytest.raises(errors.ConstraintViolation) as caught:
+        run(graph, 'delete Person where slug = "bob" merge Person { slug: "bob" } set { score: 1 }')
+    (violation,) = caught.value.fields["violations"]
+    assert {k: violation[k] for k in ("rule", "table_key", "entity_id", "property")} == {
+        "rule": "null",
+        "table_key": "node:Person",
+        "entity_id": "bob",
+        "property": "name",
+    }
+    assert people(graph, "slug")[:1] == [("bob",)]
+
+
+def test_a_new_edge_of_merge_needs_what_is_required(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", "node P { slug: String @key } edge To: P -> P { role: String  n: I64? }")
+    graph.insert({"P": [{"slug": s} for s in "ab"], "To": [{"src": "a", "dst": "b", "role": "x"}]})
+    run(graph, 'merge To { from: "a", to: "b" } set { n: 7 }')
+    assert [(r["role"], r["n"]) for r in graph.edges("To").to_pylist()] == [("x", 7)]
+    with pytest.raises(errors.ConstraintViolation, match="role: is required, because no To leads from 'b' to 'a'"):
+        run(graph, 'merge To { from: "b", to: "a" } set { n: 7 }')
+
+
 def test_merge_finds_edges_by_their_ends(graph: og.Graph) -> None:
     text = 'merge Knows { from: "eve", to: "flo" } set { weight: coalesce(weight, 0.0) + 1.0 }'
     assert run(graph, text).inserted == {"edge:Knows": 1}

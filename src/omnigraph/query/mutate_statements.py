@@ -14,13 +14,14 @@ once for the final image.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.errors import Violation
 from omnigraph.language.query.model import Delete, Insert, Merge, Setting, Statement, Update
 from omnigraph.language.schema.model import EntityType
 from omnigraph.query.evaluate import Rows
@@ -30,6 +31,7 @@ from omnigraph.write import changes
 from omnigraph.write.compare import unchanged_mask
 from omnigraph.write.delta import TypeDelta, delta, first_positions, flat
 from omnigraph.write.keys import Ulids, canonical_ids
+from omnigraph.write.problems import refuse_if_any
 from omnigraph.write.rows import rows_to_table, value_array
 from omnigraph.write.validate import cascade
 
@@ -112,9 +114,18 @@ def _merge(state: State, t: EntityType, s: Merge, ulids: Ulids) -> _Written:
     if old.num_rows:
         return _changed(t, old, s.values, state.image(t, s.row, old))
     columns = _columns(state.absent(s.row), (*s.keys, *s.values))
-    typed = rows_to_table(t, columns, ulids=ulids).checked()
-    ids = flat(typed["id"])
-    return _Written(changes.insert(t, typed, state.reader), ids, ids)
+    made = rows_to_table(t, columns, ulids=ulids)
+    refuse_if_any([_of_new_row(t, keys, v) for v in made.violations])
+    ids = flat(made.table["id"])
+    return _Written(changes.insert(t, made.table, state.reader), ids, ids)
+
+
+def _of_new_row(t: EntityType, keys: Mapping[str, object], v: Violation) -> Violation:
+    """What a row lacks that a merge would not have to insert if there were one to change."""
+    if v.rule != "null":
+        return v
+    between = f"leads from {keys['src']!r} to {keys['dst']!r}" if t.kind == "edge" else "of this key exists"
+    return replace(v, row=None, message=f"{v.message}, because no {t.name} {between}")
 
 
 def _found(state: State, t: EntityType, keys: dict[str, pa.Array]) -> pa.Table:

@@ -131,6 +131,9 @@ def test_merge_finds_a_node_by_its_key_and_an_edge_by_its_ends() -> None:
     assert isinstance(edge, m.Merge)
     assert settings(edge.keys) == ["src", "dst"]
     assert one('merge City { name: "Rome" }')
+    # Whether name and role are needed is seen when it is known whether there is a row.
+    assert one('merge Person { slug: "a" } set { age: 1 }')
+    assert one('merge WorksAt { from: "a", to: "b" }')
 
 
 def test_insert_from_match_writes_a_row_per_row_of_the_pattern() -> None:

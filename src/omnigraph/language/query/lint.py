@@ -35,7 +35,7 @@ CODES = {
     "variable from outside",
     "T10": "a statement on a type that does not exist, or one that sets nothing",
     "T11": "a property that the row of a statement does not have, or a Blob in a condition",
-    "T12": "a required property or an endpoint is missing",
+    "T12": "an insert lacks a required property or an endpoint",
     "T13": "a property is set twice",
     "T14": "a variable that is no parameter",
     "T15": "bounds of a traversal; types of nearest",

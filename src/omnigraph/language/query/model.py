@@ -64,9 +64,10 @@ are taken. A row without a vector or a text has no score: null, and last in both
 They run in order, each seeing what those before it wrote, and become one commit; a failure anywhere undoes all. In
 `Update`, `Delete`, `Merge` and `returning` the row's properties are `Property` of the variable `row`. An `Insert` with
 a pattern writes one row per row of the pattern. `upsert` inserts replace the whole row of the same key: a property that
-is left out takes its default or null. `Merge` changes only what it sets if the row exists, else it inserts one; `row`
-is null there. A delete of a node deletes its edges (`cascades`). `returning` gives each affected row once, as it is
-after the statement (for deletes as it was before), ordered by id. A value that does not fit its property is refused.
+is left out takes its default or null. `Merge` changes only what it sets if the row exists, else it inserts one, which
+needs all that is required; `row` is null there. A delete of a node deletes its edges (`cascades`). `returning` gives
+each affected row once, as it is after the statement (for deletes as it was before), ordered by id. A value that does
+not fit its property is refused.
 """
 
 from __future__ import annotations

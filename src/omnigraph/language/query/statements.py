@@ -1,7 +1,8 @@
 """Statements: insert, update, delete, merge, against the type that they write.
 
-Bare names mean the row's own properties. What is required must be given, what is the key can't change, no property is
-set twice, and every value fits its property: a text literal becomes a date where the property is one.
+Bare names mean the row's own properties. What is required must be given to an insert, what is the key can't change, no
+property is set twice, and every value fits its property: a text literal becomes a date where the property is one. Only
+a merge that finds no row needs what is required, which is seen when it runs.
 """
 
 from __future__ import annotations
@@ -85,7 +86,6 @@ def _merge(context: Context, s: tree.Merge, t: EntityType, row: Variable) -> Mer
         raise context.fail("T30", s.place, detail)
     maybe = Variable(row.name, row.slot, row.kind, row.types, nullable=True)
     values = _settings(context, s.values, t, Typer(context, Scope(), "set", maybe), update=True)
-    _check_required(context, t, (*keys, *values), s.place)
     _read_endpoints(context, t)
     return Merge(context.entity(t), row, keys, values, _returning(context, s.returning, t, row))
 

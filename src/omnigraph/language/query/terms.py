@@ -28,9 +28,9 @@ class Entity:
 class Variable:
     """Something that a pattern binds. `slot` is unique in the query, names are not: two `not` blocks may share one.
 
-    `types` are all types it can have; in a block that narrows one from outside these are fewer, under the same slot, and
-    rows of the others do not match it. `nullable`: bound in an optional block. Each `$_` is a variable of its own. A
-    `row` is what a statement writes; in the values of a Merge it may be null, under the same slot.
+    `types` are all types it can have; in a block that narrows one from outside these are fewer, under the same slot,
+    and rows of the others do not match it. `nullable`: bound in an optional block. Each `$_` is a variable of its own.
+    A `row` is what a statement writes; in the values of a Merge it may be null, under the same slot.
     """
 
     name: str
