@@ -26,7 +26,6 @@ OmnigraphError
 │   ├── RowsRefused            rows that can't be taken, with the first 20 and counts per rule
 │   │   ├── RecordError        lines of an input that are no records, and whatever else is wrong with it
 │   │   ├── ConstraintViolation  rows break a rule of the schema
-│   │   │   └── ColumnMismatch  a column of another type than its property takes
 │   │   └── KeyConflict        a strict insert of an id that exists
 │   ├── UnknownType
 │   ├── UnknownProperty
@@ -339,31 +338,29 @@ class RecordError(RowsRefused):
 
 
 class ConstraintViolation(RowsRefused):
+    """`columns` are those of a table that have a type which their property does not take; then all its rows are
+    refused, and `count` counts columns."""
+
     condition = "constraint_violation"
     text = "{rows} {breaks} a rule of the schema{rules}.\n{shown}"
-
-    @property
-    def message(self) -> str:
-        breaks = "breaks" if self.fields.get("count") == 1 else "break"
-        shown = {**self.fields, "rows": self._rows, "rules": self._rules, "breaks": breaks}
-        return self.text.format_map(_Shown(shown))
-
-
-class ColumnMismatch(ConstraintViolation):
-    """A column of a table has a type that its property does not take: no row of it can be loaded."""
-
-    text = "{columns} of the input can't be taken.\n{shown}"
-    remedy_text = (
+    columns_remedy_text: ClassVar[str] = (
         "Cast the column to the property's type where the table is made, or give another one by map=COLUMN:PROPERTY; "
         "nothing was written."
     )
-    load_remedy_text = remedy_text
 
     @property
     def message(self) -> str:
         count = self.fields.get("count", 0)
-        shown = {**self.fields, "columns": "1 column" if count == 1 else f"{count} columns"}
+        if "columns" in self.fields:
+            columns = "1 column" if count == 1 else f"{count} columns"
+            return f"{columns} of the input can't be taken.\n{self.fields['shown']}"
+        breaks = "breaks" if count == 1 else "break"
+        shown = {**self.fields, "rows": self._rows, "rules": self._rules, "breaks": breaks}
         return self.text.format_map(_Shown(shown))
+
+    @property
+    def remedy(self) -> str:
+        return self.columns_remedy_text if "columns" in self.fields else super().remedy
 
 
 class KeyConflict(RowsRefused):
@@ -420,6 +417,11 @@ class FileUnreadable(InputError):
     condition = "file_unreadable"
     text = "{path} can't be read: {detail}"
     remedy_text = "Check the name and that you may read the file; nothing was written."
+
+    @property
+    def remedy(self) -> str:
+        """`hint`, where there is one, knows better what to do."""
+        return str(self.fields.get("hint") or super().remedy)
 
 
 class FileUnwritable(InputError):

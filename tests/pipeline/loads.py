@@ -86,11 +86,11 @@ def outcome(graph: og.Graph, path: Path, aside: Path, *, mode: Any, on_error: An
         told["made a commit"] = done.commit is not None
     except OmnigraphError as error:
         told = {"condition": error.condition, **error.fields}
-        told.pop("shown", None)
-        violations = told.pop("violations", [])
-        if told.get("count", 0) <= len(violations):
-            # Past the limit the ways may choose others of the same kind.
-            told["violations"] = sorted(orjson.dumps(v) for v in violations)
+        violations = told.get("violations", [])
+        if told.get("count", 0) > len(violations) and any("line" not in v for v in violations):
+            # Of more than are shown, the ways may choose others that no line is to blame for.
+            told["violations"] = [v for v in violations if "line" in v]
+            told.pop("shown")
     return {"told": told, "rejects": aside.read_bytes() if aside.exists() else b"", "graph": exported(graph)}
 
 

@@ -133,7 +133,7 @@ def test_wrong_calls_are_told_before_anything_is_read(graph: og.Graph, tmp_path:
     ):
         with pytest.raises(errors.UsageError):
             graph.load(tmp_path / "absent.jsonl", **bad)  # type: ignore[arg-type]
-    with pytest.raises(errors.UsageError, match="there is no file"):
+    with pytest.raises(errors.FileUnreadable, match="there is no such file"):
         graph.load(tmp_path / "absent.jsonl", mode="append")
 
 

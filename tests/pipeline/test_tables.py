@@ -107,9 +107,9 @@ def test_rows_of_a_file_that_is_cut_anywhere_keep_their_lines(
     )
     told = [orjson.loads(line) for line in (tmp_path / "aside").read_bytes().splitlines()]
     assert [(t["line"], t["rule"], t["record"]) for t in told] == [
-        (2, "range", "p0,500"),
-        (9, "range", "p7,500"),
-        (201, "range", "p199,500"),
+        (2, "range", '{"name":"p0","age":"500"}'),
+        (9, "range", '{"name":"p7","age":"500"}'),
+        (201, "range", '{"name":"p199","age":"500"}'),
         (202, "record", "broken"),
     ]
     assert done.inserted == {"node:Person": 198}
@@ -139,7 +139,7 @@ def test_wrong_inputs_are_told_with_their_name(graph: og.Graph, tmp_path: Path) 
         graph.load(nodes={"Persn": people()}, mode="append", engine="local")
     with pytest.raises(UsageError, match="nothing to load"):
         graph.load(mode="append")
-    with pytest.raises(UsageError, match="there is no file"):
+    with pytest.raises(FileUnreadable, match="there is no such file"):
         graph.load(nodes={"Person": tmp_path / "none.csv"}, mode="append")
     with pytest.raises(UsageError, match="format"):
         graph.load(nodes={"Person": broken.rename(tmp_path / "x.bin")}, mode="append")
@@ -189,8 +189,11 @@ def test_a_parquet_quarantine_holds_the_same_as_lines(graph: og.Graph, tmp_path:
     aside = tmp_path / "aside.parquet"
     graph.load(nodes={"Person": table}, mode="append", on_error="quarantine", quarantine=aside, engine="local")
     told = pq.read_table(aside).to_pylist()
-    assert [(t["source"], t["line"], t["rule"]) for t in told] == [("<table>", 1, "range"), ("<table>", 3, "key")]
-    assert json.loads(told[0]["record"]) == {"id": "a", "name": "a", "age": 300}
+    assert [(t["source"], t["line"], t["rule"]) for t in told] == [
+        ("<table Person>", 1, "range"),
+        ("<table Person>", 3, "key"),
+    ]
+    assert json.loads(told[0]["record"]) == {"name": "a", "age": 300}
 
 
 def test_the_load_in_memory_writes_a_parquet_quarantine_too(graph: og.Graph, tmp_path: Path) -> None:

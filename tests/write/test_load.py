@@ -88,8 +88,8 @@ def test_overwrite_replaces_the_types_that_the_input_holds() -> None:
 def test_a_key_twice_is_refused_in_every_mode(mode: Mode) -> None:
     with pytest.raises(ConstraintViolation) as caught:
         load([person("a", age=1), person("x"), b"", person("x", age=2)], mode)
-    [violation] = caught.value.fields["violations"]
-    assert (violation["rule"], violation["line"]) == ("key", 4)
+    [violation] = [v for v in caught.value.fields["violations"] if v.get("line") == 4]
+    assert violation["rule"] == "key"
     assert violation["message"] == "key: 'x' is already given by line 2"
 
 

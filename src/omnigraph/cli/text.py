@@ -26,6 +26,18 @@ def plan_text(plan: SchemaPlan) -> Lines:
     return ["this schema can't be applied:", *lines]
 
 
+def dropped_text(result: SchemaResult) -> Lines:
+    """What became of dropped data and its history, after a drop that was to remove it."""
+    drops = [s for s in result.plan.steps if isinstance(s, DropType | DropProperty) and s.mode == "hard"]
+    lines: Lines = []
+    for name, branches in result.held_by.items():
+        held = f"{name} is still held by {count(len(branches), 'branch', 'branches')}: {', '.join(branches)}"
+        lines.append(f"{held}; it stays readable there and at older commits")
+    if len(drops) > len(result.held_by):
+        lines.append("commits from before this change can no longer be read where they held what was dropped")
+    return lines
+
+
 def load_text(result: LoadResult) -> Lines:
     keys = sorted({*result.inserted, *result.updated, *result.deleted}, key=lambda k: (not k.startswith("node:"), k))
     rows = [[k, *(f"{c.get(k, 0):,}" for c in (result.inserted, result.updated, result.deleted))] for k in keys]
@@ -34,11 +46,17 @@ def load_text(result: LoadResult) -> Lines:
     if result.commit is None:
         lines.append(f"nothing changed on {result.branch}; no commit was made")
     else:
-        lines.append(f"loaded {count(result.lines, 'line', 'lines')} into {result.branch}, commit {result.commit.id}")
+        loaded = sum(result.inserted.values()) + sum(result.updated.values())
+        lines.append(f"loaded {count(loaded, 'row', 'rows')} into {result.branch}, commit {result.commit.id}")
     if rows:
         lines.append(Table(columns, rows, frozenset(columns[1:])))
+    for key, gone in result.emptied.items():
+        removed = f"its {count(gone, 'row was', 'rows were')} removed"
+        lines.append(f"warning: {key} is empty now: {removed}, and no row of the input was accepted in their place")
     if result.rejected:
-        lines.append(f"{count(result.rejected, 'line was', 'lines were')} rejected, see {result.quarantine}")
+        rules = sorted(result.rejected_by_rule.items(), key=lambda item: (-item[1], item[0]))
+        told = ", ".join(f"{rule} {number:,}" for rule, number in rules)
+        lines.append(f"{count(result.rejected, 'row was', 'rows were')} rejected ({told}), see {result.quarantine}")
     return lines
 
 

@@ -31,7 +31,7 @@ from omnigraph.pipeline.bulk.staging import Staging
 from omnigraph.pipeline.readable import readable
 from omnigraph.read import require_column, type_of
 from omnigraph.storage.layout import Location, locate
-from omnigraph.write.problems import shown
+from omnigraph.write.problems import told
 
 FILE_BYTES = 64 << 20
 """A task holds so much in memory before it writes a file."""
@@ -169,7 +169,7 @@ def _taken(t: EntityType, batch: pa.RecordBatch) -> pa.RecordBatch:
         except pa.ArrowInvalid as error:
             message = f"{p.name}: a number is outside of the range of U64, 0 to {2**64 - 1}"
             wrong = Violation(rule="type", table_key=t.key, message=message, property=p.name)
-            raise ConstraintViolation(count=1, shown=shown([wrong]), violations=[wrong.to_json()]) from error
+            raise ConstraintViolation(**told([wrong], {"type": 1})) from error
         batch = batch.set_column(place, pa.field(p.name, whole), column)
     return batch
 

@@ -21,23 +21,16 @@ import pyarrow as pa
 
 from omnigraph.commit.request import Outcome
 from omnigraph.commit.stage import Prepared, View
-from omnigraph.errors import (
-    ConstraintViolation,
-    InputError,
-    RecordError,
-    StaleView,
-    UsageError,
-    Violation,
-)
+from omnigraph.errors import StaleView, UsageError
 from omnigraph.language.schema.model import Schema
 from omnigraph.pipeline.aside import SHAPE, write_aside
 from omnigraph.pipeline.sources import Lines, lines_of
 from omnigraph.results import LoadResult
+from omnigraph.storage.columns import arrow_schema
 from omnigraph.write.apply import apply_deltas
-from omnigraph.write.envelope import Parsed, RejectedLine, parse
+from omnigraph.write.envelope import Parsed, RejectedLine, TypeRows, parse
 from omnigraph.write.load import prepare_load
 from omnigraph.write.mutate import QUICK_ROWS_MOST, consulted
-from omnigraph.write.problems import SHOWN_MAX, shown
 
 Mode = Literal["append", "merge", "overwrite"]
 OnError = Literal["fail", "quarantine"]
@@ -72,10 +65,7 @@ class LocalLoad:
     def prepare(self, view: View) -> Prepared:
         if view.schema != self.schema:
             raise StaleView(detail="the branch's schema was changed while its input was being read.")
-        try:
-            ready = prepare_load(view.schema, self.parsed, view, mode=self.mode, on_error=self.on_error)
-        except (RecordError, ConstraintViolation) as error:
-            raise _placed(error, self.lines) from None
+        ready = prepare_load(view.schema, self.parsed, view, mode=self.mode, on_error=self.on_error, places=self.lines)
         self.last.rejected = ready.rejected
         deltas = {name: d for name, d in ready.deltas.items() if not d.is_empty}
         applied = apply_deltas(view, deltas)
@@ -100,16 +90,24 @@ class LocalLoad:
         )
 
 
-def read_load(
-    source: Any, schema: Schema, *, mode: Mode, on_error: OnError, quarantine: str | os.PathLike[str] | None
-) -> LocalLoad:
-    """Step 1. Whatever is wrong with the call, or with where rejected lines would go, is said before reading."""
-    checked_options(mode, on_error, quarantine)
+def read_load(source: Any, schema: Schema, *, mode: Mode, on_error: OnError, quarantine: str | None) -> LocalLoad:
+    """Step 1. `quarantine` is a place where rejected lines may go: see `aside`."""
     lines = lines_of(source)
-    named = lines.parts[0][0] if lines.can_repeat else None
-    aside = quarantine_path(named, quarantine) if on_error == "quarantine" else None
     parsed = parse(schema, lines.chunks(), keep_text=on_error == "quarantine")
-    return LocalLoad(lines=lines, schema=schema, parsed=parsed, mode=mode, on_error=on_error, quarantine=aside)
+    if mode == "overwrite":
+        parsed = _with_named(schema, parsed)
+    return LocalLoad(lines=lines, schema=schema, parsed=parsed, mode=mode, on_error=on_error, quarantine=quarantine)
+
+
+def _with_named(schema: Schema, parsed: Parsed) -> Parsed:
+    """Types of which every line was refused are named by the input nevertheless: they have no rows."""
+    keys = {line.table_key for line in parsed.rejected}
+    named = {
+        t.name: TypeRows(t, arrow_schema(t).empty_table(), pa.array([], pa.int64()), has_own_ids=False)
+        for t in schema.types()
+        if t.key in keys and t.name not in parsed.rows
+    }
+    return replace(parsed, rows={**parsed.rows, **named}) if named else parsed
 
 
 def checked_options(mode: str, on_error: str, quarantine: str | os.PathLike[str] | None) -> None:
@@ -122,37 +120,9 @@ def checked_options(mode: str, on_error: str, quarantine: str | os.PathLike[str]
         raise UsageError(detail="a quarantine file goes with on_error 'quarantine'.")
 
 
-def quarantine_path(first_file: str | None, given: str | os.PathLike[str] | None) -> str:
-    """Where rejected lines go: as given, or beside the first file."""
-    if given is not None:
-        path = os.path.abspath(os.fspath(given))
-    elif first_file is not None and "://" not in first_file:
-        path = os.path.abspath(first_file) + ".rejected.jsonl"
-    else:
-        raise UsageError(detail="say where rejected lines shall go: the input has no name to derive one from.")
-    folder = os.path.dirname(path)
-    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise UsageError(detail=f"rejected lines can't be written to {path}: the folder is missing or read-only.")
-    return path
-
-
 def _write_quarantine(path: str, lines: Lines, rejected: tuple[RejectedLine, ...]) -> None:
     rows = []
     for line in rejected:
         source, number = lines.place(line.line)
         rows.append({"source": source, **line.to_json(), "line": number})
     write_aside(path, [pa.Table.from_pylist(rows, SHAPE)])
-
-
-def _placed(error: InputError, lines: Lines) -> InputError:
-    """The same error with every line number as the user counts it, and its file where there are several."""
-    if len(lines.parts) == 1:
-        return error
-    found = []
-    for body in error.fields.get("violations", [])[:SHOWN_MAX]:
-        violation = Violation(**body)
-        if violation.line is not None:
-            source, number = lines.place(violation.line)
-            violation = replace(violation, line=number, source=source)
-        found.append(violation)
-    return type(error)(**{**error.fields, "violations": [v.to_json() for v in found], "shown": shown(found)})

@@ -8,16 +8,16 @@ turns such a number back into a file and a line of it, which is what a user want
 from __future__ import annotations
 
 import bisect
-import glob
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from omnigraph.errors import FileUnreadable, UsageError
+from omnigraph.pipeline.files import COMPRESSED, find_files
 
 CHUNK_BYTES = 4 * 1024 * 1024
-_COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 Source = str | os.PathLike[str] | IO[bytes] | Iterable[bytes]
 
@@ -40,7 +40,7 @@ class Lines:
         for _, part in self.parts:
             self.starts.append(line)
             last = b"\n"
-            for chunk in _read(part):
+            for chunk in _without_mark(_read(part)):
                 if chunk:
                     line += chunk.count(b"\n")
                     last = chunk[-1:]
@@ -54,6 +54,11 @@ class Lines:
         index = max(0, bisect.bisect_right(self.starts, line) - 1)
         return self.parts[index][0], line - self.starts[index] + 1
 
+    def text(self, line: int) -> str:
+        """The line as messages about another line of the input name it."""
+        source, number = self.place(line)
+        return f"line {number}" if len(self.parts) == 1 else f"line {number} of {source}"
+
 
 def lines_of(source: Source | Sequence[Source]) -> Lines:
     """The parts of a source: a path, a pattern of paths, an open file, an iterable of bytes, or several of these."""
@@ -61,7 +66,7 @@ def lines_of(source: Source | Sequence[Source]) -> Lines:
     parts: list[tuple[str, Any]] = []
     for one in given:
         if isinstance(one, str | os.PathLike):
-            parts += [(path, path) for path in _files(os.fspath(one))]
+            parts += [(file.name, file.path) for file in find_files(one)]
         else:
             parts.append((str(getattr(one, "name", "<input>")), one))
     if not parts:
@@ -73,17 +78,14 @@ def _is_bytes_sequence(source: Any) -> bool:
     return len(source) > 0 and all(isinstance(one, bytes) for one in source)
 
 
-def _files(path: str) -> list[str]:
-    if os.path.isdir(path):
-        found = sorted(os.path.join(path, n) for n in os.listdir(path) if not n.startswith((".", "_")))
-        found = [p for p in found if os.path.isfile(p)]
-    elif os.path.exists(path):
-        found = [path]
-    else:
-        found = sorted(glob.glob(path))
-    if not found:
-        raise UsageError(detail=f"there is no file {path}.")
-    return found
+def _without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The bytes without the mark that some programs put in front of UTF-8."""
+    rest = iter(chunks)
+    head = b""
+    while len(head) < len(BOM_UTF8) and (chunk := next(rest, None)) is not None:
+        head = bytes(chunk) if not head else head + chunk
+    yield head.removeprefix(BOM_UTF8)
+    yield from rest
 
 
 def _read(part: Any) -> Iterator[bytes]:
@@ -92,7 +94,7 @@ def _read(part: Any) -> Iterator[bytes]:
         return
     import pyarrow as pa
 
-    compression = _COMPRESSED.get(os.path.splitext(part)[1].lower())
+    compression = COMPRESSED.get(os.path.splitext(part)[1].lower())
     try:
         with pa.input_stream(part, compression=compression) as file:
             while chunk := file.read(CHUNK_BYTES):

@@ -129,7 +129,7 @@ def repeated_ids(d: TypeDelta) -> list[Violation]:
 
     def message(row: int) -> str:
         first = int(firsts[row])
-        where = f"line {d.lines[first].as_py()}" if d.lines is not None else f"row {first}"
+        where = d.places.text(d.lines[first].as_py()) if d.lines is not None else f"row {first}"
         return f"{rule}: {shortened(repr(d.ids[row].as_py()))} is already given by {where}"
 
     return tell(d, repeats, rule, message)

@@ -7,7 +7,8 @@ A write of many types is a mapping from type name to TypeDelta. The final image 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,34 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.storage.columns import arrow_schema
 
 
+class Places(Protocol):
+    """Where the lines of an input are, which may be several files that are read as one."""
+
+    def place(self, line: int) -> tuple[str | None, int]:
+        """The source of a line, and its number there."""
+
+    def text(self, line: int) -> str:
+        """The line, as a message names it."""
+
+
+@dataclass(frozen=True)
+class OneInput:
+    """An input that needs no name."""
+
+    def place(self, line: int) -> tuple[str | None, int]:
+        return None, line
+
+    def text(self, line: int) -> str:
+        return f"line {line}"
+
+
 @dataclass(frozen=True, eq=False)
 class TypeDelta:
     """`rows` has the schema of the type, with unique ids; `deleted` holds ids that are not among them.
 
     A deleted id need not exist: deleting nothing is no error and no change. `lines`, where given, says for each row
-    which line of the input file it came from (int64), so that a violation can name it. `all_new` says that none of the
-    rows' ids is in the graph, which spares looking them up.
+    which line of the input it came from (int64), so that a violation can name it; `places` says where those are.
+    `all_new` says that none of the rows' ids is in the graph, which spares looking them up.
     """
 
     type: EntityType
@@ -32,6 +54,7 @@ class TypeDelta:
     replaces_all: bool = False
     lines: pa.Array | None = None
     all_new: bool = False
+    places: Places = field(default_factory=OneInput)
 
     @property
     def is_empty(self) -> bool:
@@ -62,6 +85,7 @@ def delta(
     replaces_all: bool = False,
     lines: pa.Array | None = None,
     all_new: bool = False,
+    places: Places | None = None,
 ) -> TypeDelta:
     return TypeDelta(
         type=t,
@@ -70,6 +94,7 @@ def delta(
         replaces_all=replaces_all,
         lines=lines,
         all_new=all_new,
+        places=places or OneInput(),
     )
 
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from omnigraph.errors import ConstraintViolation, UnknownProperty, Violation
+from omnigraph.errors import ConstraintViolation, KeyConflict, RecordError, RowsRefused, UnknownProperty, Violation
 from omnigraph.language.schema.model import EntityType
 
 RULES = (
@@ -58,22 +58,52 @@ def described(v: Violation) -> str:
     return ", ".join([*where, who]) + f": {v.message}"
 
 
-def shown(violations: Sequence[Violation]) -> str:
+def shown(violations: Sequence[Violation], count: int | None = None) -> str:
+    """The first violations, and how many more there are of `count`."""
     lines = [described(v) for v in violations[:SHOWN_MAX]]
-    if len(violations) > SHOWN_MAX:
-        lines.append(f"… and {len(violations) - SHOWN_MAX} more")
-    return "\n".join(lines)
+    more = (len(violations) if count is None else count) - len(lines)
+    return "\n".join([*lines, *([f"… and {more} more"] if more > 0 else [])])
+
+
+def told(first: Sequence[Violation], by_rule: Mapping[str, int]) -> dict[str, Any]:
+    """The fields of an error about rows: of all of them the counts, of the first ones everything."""
+    count = sum(by_rule.values())
+    return {
+        "count": count,
+        "shown": shown(first, count),
+        "violations": [v.to_json() for v in first[:SHOWN_MAX]],
+        "by_rule": dict(by_rule),
+    }
 
 
 def refuse(violations: Sequence[Violation]) -> NoReturn:
     """Raise all violations as one error; text and JSON carry the first 20, `count` says how many there are."""
     assert violations
-    raise ConstraintViolation(
-        count=len(violations),
-        shown=shown(violations),
-        violations=[v.to_json() for v in violations[:SHOWN_MAX]],
-        by_rule=dict(Counter(v.rule for v in violations)),
-    )
+    raise ConstraintViolation(**told(violations, Counter(v.rule for v in violations)))
+
+
+def unplaced_order(v: Violation) -> tuple[str, str, str]:
+    """The order of violations that no line is to blame for."""
+    return v.table_key, v.entity_id or "", v.message
+
+
+def refusal(
+    first: Sequence[Violation],
+    by_rule: Mapping[str, int],
+    *,
+    no_records: bool,
+    repeated: bool,
+    existing: Violation | None,
+) -> RowsRefused:
+    """What refuses a load. The condition is that of the rule which is asked first: records, ids twice, ids that exist,
+    all others; rows of every rule are told with it.
+    """
+    fields = told(first, by_rule)
+    if no_records:
+        return RecordError(**fields)
+    if existing is not None and not repeated:
+        return KeyConflict(table_key=existing.table_key, entity_id=existing.entity_id, **fields)
+    return ConstraintViolation(**fields)
 
 
 def refuse_if_any(violations: Sequence[Violation]) -> None:

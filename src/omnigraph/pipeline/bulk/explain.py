@@ -123,7 +123,7 @@ class Explainer:
             entity_id=row["id"],
             property=prop,
             line=at,
-            source=source if self._places.source_count > 1 else None,
+            source=source,
         )
 
     def _message(

@@ -35,6 +35,8 @@ class State:
     gone_most: Counter[str] = field(default_factory=Counter)
     """How many rows of a type are gone at the most: a row may be named twice."""
     told: list[tuple[int, str]] = field(default_factory=list)
+    existing: list[int] | None = None
+    """The first row with an id that the graph has, as `Told` tells it."""
     matches: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
 
     def take_out(self, key: str, name: str, count: int) -> None:
@@ -73,12 +75,15 @@ class Job:
         mode: str,
         size_bytes: int,
         existing_rows: int,
+        named: Iterable[str] = (),
     ) -> None:
+        """`named` are the keys of types that a table was given for, whatever rows it has."""
         self.runner = runner
         self.staging = staging
         self.schema = schema
         self.pieces = pieces
         self.mode = mode
+        self._named = frozenset(named)
         rows = size_bytes // ROW_BYTES + existing_rows
         self.buckets = max(1, min(BUCKETS_MOST, max(runner.parallelism, rows // ROWS_PER_BUCKET)))
         self.context = stage_context(staging, schema, mode=mode, buckets=self.buckets)
@@ -109,25 +114,32 @@ class Job:
         return sorted({key for one in self.read for key, about in one["types"].items() if about["own_ids"]})
 
     @property
+    def touched(self) -> list[str]:
+        """Keys of the types that this load is about: with rows, or, to be overwritten, named by a table or a line."""
+        given = self.row_counts
+        if self.mode != "overwrite":
+            return list(given)
+        named = self._named.union(*(one["named"] for one in self.read))
+        return [key for key in self.types if key in given or key in named]
+
+    @property
     def overwritten(self) -> list[str]:
-        return list(self.row_counts) if self.mode == "overwrite" else []
+        return self.touched if self.mode == "overwrite" else []
 
     def tables(self) -> dict[str, str]:
         """The staged table of each piece and type."""
         return {f"{one['piece']}|{key}": about["table"] for one in self.read for key, about in one["types"].items()}
 
-    def rejected_lines(self) -> tuple[int, Counter[str]]:
-        counts: Counter[str] = Counter()
-        for one in self.read:
-            if one["rejected"] is not None:
-                counts.update(one["rejected"]["by_rule"])
-        return sum(counts.values()), counts
+    @property
+    def has_no_records(self) -> bool:
+        """Whether the input has lines that are no rows of any type."""
+        return any(one["rejected"] is not None for one in self.read)
 
     # ---- what the graph holds ----------------------------------------------------------------------------------------
 
     def wanted(self, view: View) -> dict[str, tuple[set[str], bool]]:
         """The relations of the graph's tables that checks ask for, and whether rows the input does not name matter."""
-        given, overwritten = self.row_counts, set(self.overwritten)
+        given, overwritten = self.touched, set(self.overwritten)
         found: dict[str, tuple[set[str], bool]] = {}
 
         def want(t: EntityType, *names: str, whole: bool = False) -> None:
@@ -156,7 +168,7 @@ class Job:
                 want(self.schema.node[e.source], "id", whole=True)
         return {key: wants for key, wants in found.items() if view.count(self.types[key])}
 
-    def _counts_degrees(self, e: EdgeType, given: Mapping[str, int]) -> bool:
+    def _counts_degrees(self, e: EdgeType, given: Sequence[str]) -> bool:
         if e.key in given and (e.card_min > 0 or e.card_max is not None):
             return True
         return e.card_min > 0 and self.schema.node[e.source].key in given

@@ -1,20 +1,49 @@
-"""The quarantine of a bulk load: every refused line with source, line, rule and reason, as JSON lines or Parquet.
+"""The rejects of a bulk load: every refused row with source, line, rule and reason; or their counts and the first ones.
 
-The lines are explained by tasks and staged; the file is put together from the staged parts, one at a time.
+The rows are explained by tasks. For a quarantine they are staged, and the file is put together from the staged parts,
+one at a time; for an error the tasks give back counts and the first rows of their pieces, and nothing else is kept.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from omnigraph.commit.stage import View
+from omnigraph.errors import Violation
 from omnigraph.pipeline.aside import write_aside
 from omnigraph.pipeline.bulk.existing import pin_json
 from omnigraph.pipeline.bulk.job import PACKAGE, Job, State
+from omnigraph.pipeline.bulk.told import FIRST_MOST
 
 
 def write_quarantine(job: Job, state: State, view: View, path: str | None) -> Counter[str]:
     """How many lines were refused, by rule. Nothing is written if there are none."""
+    done = _rejects(job, state, view, first_most=None)
+    by_rule = _by_rule(done)
+    if by_rule and path is not None:
+        parts = [one["table"] for one in done if one["table"] is not None]
+        write_aside(path, (job.staging.get_table(part) for part in parts))
+    return by_rule
+
+
+def first_rejects(job: Job, state: State, view: View) -> tuple[list[Violation], Counter[str]]:
+    """The first refused rows, in the order of the input, and how many there are, by rule."""
+    done = _rejects(job, state, view, first_most=FIRST_MOST)
+    first: list[Violation] = []
+    for one in done:
+        first += [Violation(**body) for body in one["first"][: FIRST_MOST - len(first)]]
+    return first, _by_rule(done)
+
+
+def _by_rule(done: list[Any]) -> Counter[str]:
+    by_rule: Counter[str] = Counter()
+    for one in done:
+        by_rule.update(one["by_rule"])
+    return by_rule
+
+
+def _rejects(job: Job, state: State, view: View, *, first_most: int | None) -> list[Any]:
     about = {
         "pieces": list(job.pieces),
         "segments": [one["segments"] for one in job.read],
@@ -22,6 +51,7 @@ def write_quarantine(job: Job, state: State, view: View, path: str | None) -> Co
         "told": state.told,
         "tables": job.tables(),
         "pins": {t.key: pin_json(view.pins[t.id]) for t in job.types.values() if t.id in view.pins},
+        "first_most": first_most,
     }
     refused = {key for key, count in state.gone_most.items() if count}
     tasks = []
@@ -35,15 +65,8 @@ def write_quarantine(job: Job, state: State, view: View, path: str | None) -> Co
             rejected = one["rejected"]["file"] if one["rejected"] else None
             tasks.append({"context": job.context, "piece": one["piece"], "types": types, "rejected": rejected})
     if not tasks:
-        return Counter()
+        return []
     name = job.staging.put_json("about", about)
-    done = job.runner.run(
+    return job.runner.run(
         f"{PACKAGE}.rejects:reject_piece", [{**task, "about": name} for task in tasks], stage="explaining rejects"
     )
-    by_rule: Counter[str] = Counter()
-    for one in done:
-        by_rule.update(one["by_rule"])
-    if by_rule and path is not None:
-        parts = [one["table"] for one in done if one["table"] is not None]
-        write_aside(path, (job.staging.get_table(part) for part in parts))
-    return by_rule

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,18 +18,18 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EntityType, NodeType
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.digest import digests
 from omnigraph.pipeline.bulk.exchange import Sender, relation
-from omnigraph.pipeline.bulk.tables import read_csv, read_part, typed_text
+from omnigraph.pipeline.bulk.given import Given, column_mismatch, given_rows
+from omnigraph.pipeline.bulk.tables import typed_text
 from omnigraph.pipeline.files import read_lines, read_whole
-from omnigraph.pipeline.tabular import fields_of
 from omnigraph.write.delta import delta, flat
 from omnigraph.write.envelope import Parsed, RejectedLine, parse
 from omnigraph.write.image import Image
 from omnigraph.write.keys import Ulids
-from omnigraph.write.problems import refuse
 from omnigraph.write.rows import rows_to_table
 from omnigraph.write.validate.fields import check_fields
 from omnigraph.write.validate.unique import texts_of
@@ -74,10 +75,11 @@ def read_piece(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def text_of(segment: Mapping[str, Any]) -> bytes:
-    """The lines of a segment of a file of lines, each with its line feed."""
+    """The lines of a segment of a file of lines, each with its line feed; without the mark in front of UTF-8."""
     if "start" in segment:
-        return read_lines(segment["path"], segment["start"], segment["stop"], size_bytes=segment["size"])
-    text = read_whole(segment["path"], segment["compression"])
+        text = read_lines(segment["path"], segment["start"], segment["stop"], size_bytes=segment["size"])
+        return text.removeprefix(BOM_UTF8) if segment["start"] == 0 else text
+    text = read_whole(segment["path"], segment["compression"]).removeprefix(BOM_UTF8)
     return text if not text or text.endswith(b"\n") else text + b"\n"
 
 
@@ -103,59 +105,33 @@ def _table(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any
     if piece["format"] == "jsonl":
         _parsed(context, b"".join(_as_records(t, piece, text_of(segment))), segment, found)
         return
-    renamed, skip = piece["columns"], piece["skip"]
-    if piece["format"] == "csv":
-        text = read_csv(segment, piece["options"])
-        fields = fields_of(t, text.table.column_names, renamed, skip)
-        table, problems = typed_text(t, text.table.select(list(fields)).rename_columns(list(fields.values())))
-        lines, count = text.lines, text.line_count
-        before = found.line_count
-        found.rejected += [
-            RejectedLine(line + before, "record", reason, record.encode(), t.key) for line, reason, record in text.bad
-        ]
-    else:
-        if piece["format"] == "staged":
-            given = context.staging.get_table(segment["staged"])
-            fields = fields_of(t, given.column_names, renamed, skip)
-            given = given.select(list(fields))
-        else:
-            fields = fields_of(t, _columns(piece, segment), renamed, skip)
-            given = read_part(piece["format"], segment, list(fields))
-        table, problems = given.rename_columns(list(fields.values())), []
-        lines, count = np.arange(1, table.num_rows + 1), table.num_rows
-    _typed(t, table, lines, problems, segment, found)
-    found.segment_lines.append(count)
+    given = given_rows(context, piece, segment)
+    before = found.line_count
+    found.rejected += [
+        RejectedLine(line + before, "record", reason, record.encode(), t.key) for line, reason, record in given.bad
+    ]
+    _typed(t, given, segment, found)
+    found.segment_lines.append(given.line_count)
 
 
-def _columns(piece: Mapping[str, Any], segment: Mapping[str, Any]) -> list[str]:
-    from omnigraph.pipeline.bulk.tables import table_columns
-
-    return table_columns(piece["format"], segment["path"])
-
-
-def _typed(
-    t: EntityType,
-    table: pa.Table,
-    lines: np.ndarray,
-    problems: Sequence[tuple[int, Any]],
-    segment: Mapping[str, Any],
-    found: Found,
-) -> None:
+def _typed(t: EntityType, given: Given, segment: Mapping[str, Any], found: Found) -> None:
+    table, problems = typed_text(t, given.as_fields()) if given.is_text else (given.as_fields(), [])
     ulids = segment.get("ulids")
     typed = rows_to_table(t, table, ulids=None if ulids is None else Ulids(ulids[0], int(ulids[1])), already=problems)
     whole = [v for v in typed.violations if v.row is None]
     if whole:
-        refuse(whole)  # a column of a type that can't be taken: no row is better than another
+        # No row is better than another.
+        raise column_mismatch(t, whole, given, segment["source"])
     before = found.line_count
     has_own_ids = bool(t.key_properties) or "id" in table.column_names
-    found.rows.setdefault(t.key, []).append(Rows(typed.table, lines[typed.positions] + before, has_own_ids))
-    told: dict[int, Any] = {}
-    for violation in typed.violations:
-        told.setdefault(violation.row or 0, violation)
+    lines = given.lines + before
+    found.rows.setdefault(t.key, []).append(Rows(typed.table, lines[typed.positions], has_own_ids))
+    told: dict[int, Violation] = {}
+    for v in typed.violations:
+        told.setdefault(v.row or 0, v)
     for row, v in told.items():
-        record = orjson.dumps(table.slice(row, 1).to_pylist()[0], default=str)
         found.rejected.append(
-            RejectedLine(int(lines[row]) + before, v.rule, v.message, record, t.key, v.entity_id, v.property)
+            RejectedLine(int(lines[row]), v.rule, v.message, given.record(row), t.key, v.entity_id, v.property)
         )
 
 
@@ -224,6 +200,7 @@ def _staged(context: Context, piece: Mapping[str, Any], found: Found) -> dict[st
         "piece": piece["index"],
         "segments": found.segment_lines,
         "types": types,
+        "named": sorted({*found.rows, *(line.table_key for line in found.rejected if line.table_key is not None)}),
         "sent": sender.send(staging, "in"),
         "rejected": _rejects(context, found.rejected),
         "rows_done": sum(t["rows"] for t in types.values()),

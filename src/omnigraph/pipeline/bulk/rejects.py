@@ -1,130 +1,168 @@
-"""The reject task: all refused lines of one piece, each with its reason and its own text, in the order of lines."""
+"""The reject task: the refused rows of one piece in the order of lines, each with its reason.
+
+1. gather    which rows were refused, by which rule, on which line: lines that are no rows, rows that break a rule of
+             their own, rows that checks told of; counted per rule
+2. cut       for an error, to the first ones: the others are not explained
+3. explain   what checks told, in words
+4. record    for a quarantine: the line as it stands in the input, or the row as JSON where rows are not lines of their
+             own; the piece is read again for it
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
+from omnigraph.errors import Violation
 from omnigraph.pipeline.aside import SHAPE
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.explain import Explainer, Places
+from omnigraph.pipeline.bulk.given import given_rows
 from omnigraph.pipeline.bulk.index import Gone
 from omnigraph.pipeline.bulk.read import LINE, text_of
-from omnigraph.pipeline.bulk.told import WIDTH, Phase, in_order
-from omnigraph.pipeline.export import plain
-from omnigraph.storage.columns import arrow_schema
+from omnigraph.pipeline.bulk.told import WIDTH, Phase, in_order, rule_of
 
-LINES_FORMATS = ("jsonl", "csv")
+_NO_WORDS = np.empty((0, WIDTH), dtype=np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Refused:
+    """A row: its line in the piece, the rule, and what is known of it so far. `told` is what a check told."""
+
+    line: int
+    rule: str
+    violation: Violation | None = None
+    record: bytes | None = None
+    told: np.ndarray | None = None
 
 
 def reject_piece(task: Mapping[str, Any]) -> dict[str, Any]:
-    """One staged table per piece, as the quarantine shows it: source, line, rule, reason, record."""
+    """For a quarantine one staged table of the piece, as `aside.SHAPE` has it; for an error the first violations."""
     context = context_of(task)
     about = context.staging.get_json(task["about"])
-    piece = about["pieces"][task["piece"]]
     places = Places(about["pieces"], about["segments"])
     gone = Gone(context.staging, about["gone"])
-    found: list[dict[str, Any]] = []
-    if task["rejected"] is not None:
-        rows = context.staging.get_table(task["rejected"], ["line", "rule", "reason", "record"]).to_pylist()
-        found += rows
+    found = _no_records(context, task["rejected"])
     for key, types in task["types"].items():
-        found += _of_type(context, about, places, gone, task["piece"], key, types)
-    _add_records(context, piece, found)
-    found.sort(key=lambda one: one["line"])
-    told = []
-    for one in found:
-        source, line = places.place(task["piece"], one["line"])
-        record = one["record"].decode("utf-8", "backslashreplace")
-        told.append({"source": source, "line": line, "rule": one["rule"], "reason": one["reason"], "record": record})
-    table = pa.Table.from_pylist(told, SHAPE)
-    counts: dict[str, int] = {}
-    for one in found:
-        counts[one["rule"]] = counts.get(one["rule"], 0) + 1
-    name = context.staging.put_table("quarantine", table) if told else None
-    return {"table": name, "by_rule": counts, "rows_done": len(told), "bytes_done": 0}
+        found += _of_type(context, about["told"], gone, task["piece"], key, types)
+    found.sort(key=lambda one: one.line)
+    by_rule = dict(Counter(one.rule for one in found))
+    found = found[: about["first_most"]]
+    explainer = Explainer(context, places, about["tables"], about["pins"])
+    violations = [_violation(one, explainer, places, task["piece"]) for one in found]
+    done = {"by_rule": by_rule, "rows_done": sum(by_rule.values()), "bytes_done": 0, "table": None, "first": []}
+    if about["first_most"] is not None:
+        return {**done, "first": [v.to_json() for v in violations]}
+    records = _records(context, about["pieces"][task["piece"]], [one.line for one in found if one.record is None])
+    told = [
+        {
+            "source": v.source,
+            "line": v.line,
+            "rule": v.rule,
+            "reason": v.message,
+            "record": (records[one.line] if one.record is None else one.record).decode("utf-8", "backslashreplace"),
+        }
+        for one, v in zip(found, violations, strict=True)
+    ]
+    return (
+        {**done, "table": context.staging.put_table("quarantine", pa.Table.from_pylist(told, SHAPE))} if told else done
+    )
+
+
+def _no_records(context: Context, name: str | None) -> list[_Refused]:
+    rows = [] if name is None else context.staging.get_table(name).to_pylist()
+    return [
+        _Refused(
+            row["line"],
+            row["rule"],
+            Violation(
+                rule=row["rule"],
+                table_key=row["table_key"] or "record",
+                message=row["reason"],
+                entity_id=row["entity_id"],
+                property=row["property"],
+            ),
+            row["record"],
+        )
+        for row in rows
+    ]
 
 
 def _of_type(
     context: Context,
-    about: Mapping[str, Any],
-    places: Places,
+    told_files: Sequence[Any],
     gone: Gone,
     piece: int,
     key: str,
     types: Mapping[str, Any],
-) -> list[dict[str, Any]]:
+) -> list[_Refused]:
     base = piece << ROW_BITS
-    names = np.arange(base, base + types["rows"], dtype=np.uint64)
-    phases = gone.phases(key, names)
-    found: list[dict[str, Any]] = []
-    if types["broken"] is not None and (phases == Phase.FIELDS).any():
-        lines = context.staging.get_table(types["table"], [LINE]).column(LINE)
-        seen: set[int] = set()
-        for one in context.staging.get_table(types["broken"]).to_pylist():
-            if phases[one["row"]] == Phase.FIELDS and one["row"] not in seen:
-                seen.add(one["row"])
-                found.append(
-                    {
-                        "line": lines[one["row"]].as_py(),
-                        "rule": one["rule"],
-                        "reason": one["message"],
-                        "key": key,
-                        "row": one["row"],
-                        "table": types["table"],
-                    }
-                )
-    told, at = _first_told(context, about, phases, context.type_index(key), piece)
-    if len(told) == 0:
-        return found
-    explainer = Explainer(context, places, about["tables"], about["pins"])
-    lines = context.staging.get_table(types["table"], [LINE]).column(LINE)
-    for row, v in zip(at, explainer.violations(told), strict=True):
-        line = lines[row].as_py()
-        one = {"line": line, "rule": v.rule, "reason": v.message, "key": key, "row": row, "table": types["table"]}
-        found.append(one)
+    phases = gone.phases(key, np.arange(base, base + types["rows"], dtype=np.uint64))
+    told, at = _first_told(context, told_files, phases, context.type_index(key), piece)
+    broken = (phases == Phase.FIELDS).any()
+    if len(told) == 0 and not broken:
+        return []
+    rows = context.staging.get_table(types["table"], ["id", LINE])
+    lines = rows.column(LINE).to_numpy()
+    t = context.type(key)
+    found = [
+        _Refused(int(lines[row]), rule_of(int(words[0]), t), told=words) for row, words in zip(at, told, strict=True)
+    ]
+    seen: set[int] = set()
+    for one in context.staging.get_table(types["broken"]).to_pylist() if broken else ():
+        row = one["row"]
+        if phases[row] == Phase.FIELDS and row not in seen:
+            seen.add(row)
+            entity_id = rows.column("id")[row].as_py()
+            v = Violation(one["rule"], key, one["message"], entity_id=entity_id, property=one["property"])
+            found.append(_Refused(int(lines[row]), one["rule"], v))
     return found
 
 
 def _first_told(
-    context: Context, about: Mapping[str, Any], phases: np.ndarray, number: int, piece: int
+    context: Context, told_files: Sequence[Any], phases: np.ndarray, number: int, piece: int
 ) -> tuple[np.ndarray, list[int]]:
     """What the rows of one type of a piece went for: of each the first that was told, and its row."""
-    found: list[np.ndarray] = []
-    for verdict, name in about["told"]:
+    found = [_NO_WORDS]
+    for verdict, name in told_files:
         told = context.staging.get_array(name, width=WIDTH)
         told = told[(told[:, 1] == number) & ((told[:, 4] >> np.uint64(ROW_BITS)) == np.uint64(piece))]
         at = (told[:, 4] & np.uint64(2**ROW_BITS - 1)).astype(np.int64)
         found.append(told[(phases[at] == verdict)])
-    whole = in_order(np.concatenate(found)) if found else np.empty((0, WIDTH), dtype=np.uint64)
+    whole = in_order(np.concatenate(found))
     # In the order of rows, and within one row as told: an edge may miss both its nodes, in two buckets.
     first = np.unique(whole[:, 4], return_index=True)[1]
     whole = whole[first]
     return whole, (whole[:, 4] & np.uint64(2**ROW_BITS - 1)).astype(np.int64).tolist()
 
 
-def _add_records(context: Context, piece: Mapping[str, Any], found: list[dict[str, Any]]) -> None:
-    """The text of each refused line: as it stands in the file, or the row as JSON where there are no lines."""
-    open_ones = [one for one in found if "record" not in one]
-    if not open_ones:
-        return
-    if piece["kind"] == "records" or piece["format"] in LINES_FORMATS:
-        texts: list[bytes] = []
-        for segment in piece["segments"]:
-            texts += _header(segment) + text_of(segment).split(b"\n")[:-1]
-        for one in open_ones:
-            one["record"] = texts[one["line"] - 1].rstrip(b"\r")
-        return
-    for one in open_ones:
-        t = context.type(one["key"])
-        row = context.staging.get_table(one["table"], arrow_schema(t).names).slice(one["row"], 1).to_pylist()[0]
-        one["record"] = orjson.dumps({k: v for k, v in row.items() if v is not None}, default=plain)
+def _violation(one: _Refused, explainer: Explainer, places: Places, piece: int) -> Violation:
+    if one.violation is None:
+        assert one.told is not None
+        return explainer.violations(one.told.reshape(1, WIDTH))[0]
+    source, line = places.place(piece, one.line)
+    return replace(one.violation, source=source, line=line)
 
 
-def _header(segment: Mapping[str, Any]) -> list[bytes]:
-    """The header of a CSV file is a line of it, and no row."""
-    return [b""] if segment.get("after_header") and segment["start"] == segment["after_header"] else []
+def _records(context: Context, piece: Mapping[str, Any], lines: Sequence[int]) -> dict[int, bytes]:
+    """What stands in the input on some lines of a piece."""
+    found: dict[int, bytes] = {}
+    wanted = set(lines)
+    before = 0
+    for segment in piece["segments"] if wanted else ():
+        if piece["kind"] == "records" or piece["format"] == "jsonl":
+            texts = text_of(segment).split(b"\n")[:-1]
+            numbered = enumerate(texts, before + 1)
+            found |= {line: text.rstrip(b"\r") for line, text in numbered if line in wanted}
+            before += len(texts)
+            continue
+        given = given_rows(context, piece, segment)
+        rows = {line: row for row, line in enumerate((given.lines + before).tolist()) if line in wanted}
+        found |= {line: given.record(row) for line, row in rows.items()}
+        before += given.line_count
+    return found

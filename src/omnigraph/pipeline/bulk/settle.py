@@ -1,45 +1,51 @@
-"""Which rows of a load count: refuse at the first broken rule, or put rows aside until the rest is valid.
+"""Which rows of a load count: all of them, or those that are left when rows are put aside until the rest is valid.
 
-Strict, in this order, as the in-memory load: lines that are no records; ids twice; ids that exist, in `append`; then
-all other rules together.
+Strict: is anything wrong? One turn of checks tells. If so, the load is gone through as if rows were put aside, and the
+error tells of all of them: counts per rule, and the first rows. So `fail` and `quarantine` give the same counts.
 
 Tolerant: ids twice go, then ids that exist; rows that change nothing are dropped; rows that break a rule of their own
 go; then, as often as something is found: edges without a node, or else values that are not unique, or else
-cardinality. A violation that is told of no row can't be settled, and refuses the load.
+cardinality. A violation that is told of no row can't be settled, and refuses the load; on the way to an error it is
+passed over, and told with the rest.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from omnigraph.commit.stage import View
-from omnigraph.errors import ConstraintViolation, KeyConflict, RecordError, Violation
+from omnigraph.errors import ConstraintViolation, RowsRefused, Violation
 from omnigraph.pipeline.bulk.context import ROW_BITS, context_of
 from omnigraph.pipeline.bulk.existing import pin_json
 from omnigraph.pipeline.bulk.explain import Explainer
 from omnigraph.pipeline.bulk.index import Gone
 from omnigraph.pipeline.bulk.job import Job, State
-from omnigraph.pipeline.bulk.read import LINE
-from omnigraph.pipeline.bulk.told import FIRST_MOST, NONE, WIDTH, Phase, in_order
-from omnigraph.write.envelope import RejectedLine
-from omnigraph.write.problems import SHOWN_MAX, shown
+from omnigraph.pipeline.bulk.quarantine import first_rejects
+from omnigraph.pipeline.bulk.told import FIRST_MOST, NONE, WIDTH, Phase, in_order, rule_of
+from omnigraph.write.problems import SHOWN_MAX, refusal, unplaced_order
+from omnigraph.write.problems import told as told_fields
 
-IMAGE = ("endpoints", "unique", "cardinality")
+IMAGE = (Phase.ENDPOINTS, Phase.UNIQUE, Phase.CARDINALITY)
 ROUND = 10
 """Rows that go in round i of settling carry the phase ROUND + i."""
 
 
 def settle(job: Job, view: View, *, tolerant: bool) -> State:
     """The state in which the rest of the input is valid; raises what refuses the load."""
-    if not tolerant:
-        _refuse_lines(job)
     existing = job.read_existing(view)
-    return _tolerant(job, view, existing) if tolerant else _strict(job, view, existing)
+    if tolerant:
+        state, unsettled = _tolerant(job, view, existing, passes_over=False)
+        if unsettled:
+            raise ConstraintViolation(**told_fields(*_explained(job, view, unsettled, first_rule=True)))
+        return state
+    valid = None if job.has_no_records else _strict(job, view, existing)
+    if valid is None:
+        raise _refusal(job, view, existing)
+    return valid
 
 
 def _asks(job: Job) -> set[str]:
@@ -58,19 +64,36 @@ def _asks(job: Job) -> set[str]:
 # ---- strict ----------------------------------------------------------------------------------------------------------
 
 
-def _strict(job: Job, view: View, existing: Sequence[Mapping[str, Any]]) -> State:
+def _strict(job: Job, view: View, existing: Sequence[Mapping[str, Any]]) -> State | None:
+    """The state of an input without any fault; None if there is one, wherever."""
     state = State()
     asks = _asks(job)
     if job.mode == "merge":
-        _matched(job, view, existing, state, refuse_repeated=True)
+        _match(job, view, existing, state)
+        if state.told:
+            return None
         found = job.check(existing, state, asks, blames=False) if asks and live_types(job, state) else []
     else:
         ids = {"ids"} if job.own_ids else set()
         found = job.check(existing, state, asks | ids, blames=False) if asks | ids else []
-        _refuse_repeated(job, view, found)
-        _refuse_existing(job, view, found)
-    _refuse_rest(job, view, found, state)
-    return state
+    return None if any(one["told"] for one in found) or _has_broken(job, state) else state
+
+
+def _has_broken(job: Job, state: State) -> bool:
+    """Whether a row breaks a rule of its own, of those that count."""
+    gone = Gone(job.staging, state.gone)
+    for one in job.read:
+        for key, about in one["types"].items():
+            if about["broken"] is not None and gone.live(key, _broken_rows(job, one, about)).any():
+                return True
+    return False
+
+
+def _broken_rows(job: Job, one: Mapping[str, Any], about: Mapping[str, Any]) -> np.ndarray:
+    told = job.staging.get_table(about["broken"]["file"], ["row"]).column("row")
+    rows = np.unique(np.asarray(told.combine_chunks())).astype(np.uint64)
+    names: np.ndarray = rows + np.uint64(one["piece"] << ROW_BITS)
+    return names
 
 
 def live_types(job: Job, state: State) -> list[str]:
@@ -90,151 +113,56 @@ def _has_live(job: Job, state: State, key: str) -> bool:
     return False
 
 
-def _matched(
-    job: Job, view: View, existing: Sequence[Mapping[str, Any]], state: State, *, refuse_repeated: bool
-) -> None:
+def _match(job: Job, view: View, existing: Sequence[Mapping[str, Any]], state: State) -> None:
     """Of a merge: rows that replace others, without those that change nothing or that a later row replaces."""
     found = job.check(existing, state, {"ids"}, blames=False) if job.own_ids else []
-    if refuse_repeated:
-        _refuse_repeated(job, view, found)
     for one in found:
         state.drop(one["dropped"])
         for key, about in one["matches"].items():
             state.matches.setdefault(key, []).append(about)
-    if not refuse_repeated:
-        _take_out(job, state, found, Phase.REPEATED, Phase.REPEATED)
+    _take_out(job, state, found, Phase.REPEATED, Phase.REPEATED)
     if state.matches:
         job.compare(view, state)
-
-
-def _refuse_lines(job: Job) -> None:
-    total, counts = job.rejected_lines()
-    if total:
-        _raise(RecordError, _first_lines(job), total, counts)
-
-
-def _first_lines(job: Job) -> list[Violation]:
-    found: list[Violation] = []
-    for one in job.read:
-        if one["rejected"] is None or len(found) >= FIRST_MOST:
-            continue
-        for row in job.staging.get_table(one["rejected"]["file"]).slice(0, FIRST_MOST).to_pylist():
-            source, line = job.places.place(one["piece"], row["line"])
-            rejected = RejectedLine(
-                line, row["rule"], row["reason"], b"", row["table_key"], row["entity_id"], row["property"]
-            )
-            many = job.places.source_count > 1
-            found.append(replace(rejected.violation(), source=source if many else None))
-    return found[:FIRST_MOST]
-
-
-def _refuse_repeated(job: Job, view: View, found: Sequence[Mapping[str, Any]]) -> None:
-    counts = _counts(job, found, [Phase.REPEATED])
-    if counts:
-        first = _first(found, [Phase.REPEATED])
-        _raise(ConstraintViolation, _explainer(job, view).violations(first), sum(counts.values()), counts)
-
-
-def _refuse_existing(job: Job, view: View, found: Sequence[Mapping[str, Any]]) -> None:
-    by_type: Counter[int] = Counter()
-    for one in found:
-        for phase, number, count in one["told"]["counts"] if one["told"] else ():
-            if phase == Phase.EXISTS:
-                by_type[number] += count
-    if by_type:
-        number = min(by_type)
-        first = [row for row in _first(found, [Phase.EXISTS], most=None) if row[1] == number]
-        violation = _explainer(job, view).violations(np.array(first[:1], dtype=np.uint64))[0]
-        raise KeyConflict(table_key=violation.table_key, entity_id=violation.entity_id, count=by_type[number])
-
-
-def _refuse_rest(job: Job, view: View, found: Sequence[Mapping[str, Any]], state: State) -> None:
-    """Rules of single rows and of the final image, told together."""
-    phases = [Phase.ENDPOINTS, Phase.UNIQUE, Phase.CARDINALITY]
-    counts = _counts(job, found, phases)
-    fields, by_rule = _broken_rows(job, state)
-    counts.update(by_rule)
-    if counts:
-        told = fields + _explainer(job, view).violations(_first(found, phases))
-        _raise(ConstraintViolation, told[:FIRST_MOST], sum(counts.values()), counts)
-
-
-def _broken_rows(job: Job, state: State) -> tuple[list[Violation], Counter[str]]:
-    """The first rows that break a rule of their own, and how many do, without those that do not count."""
-    gone = Gone(job.staging, state.gone)
-    counts: Counter[str] = Counter()
-    found: list[Violation] = []
-    for key in job.row_counts:
-        for one in job.read:
-            about = one["types"].get(key)
-            if about is None or about["broken"] is None:
-                continue
-            if key not in state.gone and len(found) >= FIRST_MOST:
-                counts.update(about["broken"]["by_rule"])
-                continue
-            told = job.staging.get_table(about["broken"]["file"]).to_pylist()
-            base = one["piece"] << ROW_BITS
-            live = gone.live(key, np.array([base + row["row"] for row in told], dtype=np.uint64))
-            told = [row for row, counts_still in zip(told, live, strict=True) if counts_still]
-            counts.update(row["rule"] for row in told)
-            found += _field_violations(job, key, one["piece"], about["table"], told[: FIRST_MOST - len(found)])
-    return found, counts
-
-
-def _field_violations(job: Job, key: str, piece: int, table: str, told: Sequence[Mapping[str, Any]]) -> list[Violation]:
-    if not told:
-        return []
-    rows = job.staging.get_table(table, ["id", LINE])
-    found = []
-    for one in told:
-        source, line = job.places.place(piece, rows.column(LINE)[one["row"]].as_py())
-        found.append(
-            Violation(
-                rule=one["rule"],
-                table_key=key,
-                message=one["message"],
-                entity_id=rows.column("id")[one["row"]].as_py(),
-                property=one["property"],
-                line=line,
-                source=source if job.places.source_count > 1 else None,
-            )
-        )
-    return found
 
 
 # ---- tolerant --------------------------------------------------------------------------------------------------------
 
 
-def _tolerant(job: Job, view: View, existing: Sequence[Mapping[str, Any]]) -> State:
+def _tolerant(
+    job: Job, view: View, existing: Sequence[Mapping[str, Any]], *, passes_over: bool
+) -> tuple[State, Sequence[Mapping[str, Any]]]:
+    """The state that is valid, and the checks that found what no row is to blame for."""
     state = State()
     if job.mode == "merge":
-        _matched(job, view, existing, state, refuse_repeated=False)
+        _match(job, view, existing, state)
     elif job.own_ids:
         found = job.check(existing, state, {"ids"}, blames=False)
         _take_out(job, state, found, Phase.REPEATED, Phase.REPEATED)
         _take_out(job, state, found, Phase.EXISTS, Phase.EXISTS)
+        state.existing = next(iter(_first(found, Phase.EXISTS)), None)
     _take_out_broken(job, state)
     asks = _asks(job)
     turn = 0
     while asks:
         found = job.check(existing, state, asks, blames=True)
-        phase = next((p for p in (Phase.ENDPOINTS, Phase.UNIQUE, Phase.CARDINALITY) if _counts(job, found, [p])), None)
+        phase = _next_phase(found, passes_over=passes_over)
         if phase is None:
-            break
-        _refuse_unsettled(job, view, found, phase)
+            return state, [one for one in found if one["told"]]
         _take_out(job, state, found, phase, ROUND + turn)
         turn += 1
-    return state
+    return state, ()
 
 
-def _refuse_unsettled(job: Job, view: View, found: Sequence[Mapping[str, Any]], phase: Phase) -> None:
-    nowhere = sum(one["told"]["nowhere"].get(str(int(phase)), 0) for one in found if one["told"])
-    if nowhere:
-        told = np.concatenate([job.staging.get_array(one["told"]["file"], width=WIDTH) for one in found if one["told"]])
-        told = in_order(told[(told[:, 0] == phase) & (told[:, 4] == NONE)])[:FIRST_MOST]
-        violations = _explainer(job, view).violations(told)
-        rule = violations[0].rule
-        _raise(ConstraintViolation, violations, nowhere, Counter({rule: nowhere}))
+def _next_phase(found: Sequence[Mapping[str, Any]], *, passes_over: bool) -> Phase | None:
+    """The first rule that rows break. None if there is none, or something that no row is to blame for comes first."""
+    for phase in IMAGE:
+        told = [one["told"] for one in found if one["told"]]
+        nowhere = sum(one["nowhere"].get(str(int(phase)), 0) for one in told)
+        if nowhere and not passes_over:
+            return None
+        if sum(count for one in told for p, _, count in one["counts"] if p == phase) > nowhere:
+            return phase
+    return None
 
 
 def _take_out(job: Job, state: State, found: Sequence[Mapping[str, Any]], phase: Phase, verdict: int) -> None:
@@ -245,7 +173,7 @@ def _take_out(job: Job, state: State, found: Sequence[Mapping[str, Any]], phase:
             continue
         state.told.append((verdict, one["told"]["file"]))
         told = job.staging.get_array(one["told"]["file"], width=WIDTH)
-        told = told[told[:, 0] == phase]
+        told = told[(told[:, 0] == phase) & (told[:, 4] != NONE)]
         for number in np.unique(told[:, 1]).tolist():
             rows = np.unique(told[told[:, 1] == number, 4])
             gone = np.column_stack([rows, np.full(len(rows), verdict, dtype=np.uint64)])
@@ -256,9 +184,7 @@ def _take_out_broken(job: Job, state: State) -> None:
     for one in job.read:
         for key, about in one["types"].items():
             if about["broken"] is not None:
-                told = job.staging.get_table(about["broken"]["file"], ["row"]).column("row")
-                rows = np.unique(np.asarray(told.combine_chunks())).astype(np.uint64)
-                names = rows + np.uint64(one["piece"] << ROW_BITS)
+                names = _broken_rows(job, one, about)
                 gone = np.column_stack([names, np.full(len(names), int(Phase.FIELDS), dtype=np.uint64)])
                 state.take_out(key, job.staging.put_array("gone", gone), len(gone))
 
@@ -266,38 +192,49 @@ def _take_out_broken(job: Job, state: State) -> None:
 # ---- telling ---------------------------------------------------------------------------------------------------------
 
 
-def _counts(job: Job, found: Sequence[Mapping[str, Any]], phases: Sequence[Phase]) -> Counter[str]:
-    """Violations per rule."""
+def _refusal(job: Job, view: View, existing: Sequence[Mapping[str, Any]]) -> RowsRefused:
+    """Everything that is wrong with the input: counted, and the first rows in the order of the input."""
+    state, unsettled = _tolerant(job, view, existing, passes_over=True)
+    first, by_rule = first_rejects(job, state, view)
+    more, others = _explained(job, view, unsettled)
+    found = None if state.existing is None else np.array([state.existing], dtype=np.uint64)
+    return refusal(
+        [*first, *more][:SHOWN_MAX],
+        by_rule + others,
+        no_records=job.has_no_records,
+        repeated=any(verdict == Phase.REPEATED for verdict, _ in state.told),
+        existing=None if found is None else _explainer(job, view).violations(found)[0],
+    )
+
+
+def _explained(
+    job: Job, view: View, unsettled: Sequence[Mapping[str, Any]], *, first_rule: bool = False
+) -> tuple[list[Violation], Counter[str]]:
+    """Violations that no row is to blame for, of all rules or of the first that has some: the first, and all counts."""
+    counts: Counter[tuple[int, int]] = Counter()
+    found = [np.empty((0, WIDTH), dtype=np.uint64)]
+    for one in unsettled:
+        told = job.staging.get_array(one["told"]["file"], width=WIDTH)
+        told = in_order(told[told[:, 4] == NONE])
+        counts.update((phase, number) for phase, number in told[:, :2].tolist())
+        found.append(told[:FIRST_MOST])
+    whole = in_order(np.concatenate(found))
+    if first_rule:
+        only = min(phase for phase, _ in counts)
+        whole = whole[whole[:, 0] == only]
+        counts = Counter({key: count for key, count in counts.items() if key[0] == only})
+    by_rule: Counter[str] = Counter()
     types = list(job.types.values())
-    counts: Counter[str] = Counter()
-    for one in found:
-        for phase, number, count in one["told"]["counts"] if one["told"] else ():
-            if phase in phases:
-                counts[_rule(phase, bool(types[number].key_properties))] += count
-    return counts
+    for (phase, number), count in counts.items():
+        by_rule[rule_of(phase, types[number])] += count
+    return sorted(_explainer(job, view).violations(whole[:FIRST_MOST]), key=unplaced_order), by_rule
 
 
-def _rule(phase: int, has_key: bool) -> str:
-    if phase in (Phase.REPEATED, Phase.EXISTS):
-        return "key" if has_key else "id"
-    return {Phase.ENDPOINTS: "endpoint", Phase.UNIQUE: "unique", Phase.CARDINALITY: "cardinality"}[Phase(phase)]
-
-
-def _first(found: Sequence[Mapping[str, Any]], phases: Sequence[Phase], *, most: int | None = FIRST_MOST) -> np.ndarray:
-    rows = [row for one in found if one["told"] for row in one["told"]["first"] if row[0] in phases]
-    whole = np.array(rows, dtype=np.uint64).reshape(-1, WIDTH)
-    return in_order(whole)[:most]
+def _first(found: Sequence[Mapping[str, Any]], phase: Phase) -> list[list[int]]:
+    rows = [row for one in found if one["told"] for row in one["told"]["first"] if row[0] == phase]
+    return [[int(word) for word in row] for row in in_order(np.array(rows, dtype=np.uint64).reshape(-1, WIDTH))]
 
 
 def _explainer(job: Job, view: View) -> Explainer:
     pins = {t.key: pin_json(view.pins[t.id]) for t in job.types.values()}
     return Explainer(context_of({"context": job.context}), job.places, job.tables(), pins)
-
-
-def _raise(
-    kind: type[RecordError] | type[ConstraintViolation], first: Sequence[Violation], total: int, counts: Counter[str]
-) -> NoReturn:
-    told = list(first[:SHOWN_MAX])
-    more = total - len(told)
-    text = shown(told) + (f"\n… and {more} more" if more > 0 else "")
-    raise kind(count=total, shown=text, violations=[v.to_json() for v in told], by_rule=dict(counts))

@@ -47,6 +47,13 @@ class Kind(IntEnum):
     BEREFT = 10
 
 
+def rule_of(phase: int, t: EntityType) -> str:
+    """The rule that a violation of a phase is counted under; what FIELDS break stands with each."""
+    if phase in (Phase.REPEATED, Phase.EXISTS):
+        return "key" if t.key_properties else "id"
+    return {Phase.ENDPOINTS: "endpoint", Phase.UNIQUE: "unique", Phase.CARDINALITY: "cardinality"}[Phase(phase)]
+
+
 class Told:
     """The violations of one bucket."""
 

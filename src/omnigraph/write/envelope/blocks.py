@@ -56,7 +56,7 @@ def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterat
             size += len(piece)
             if size > LINE_BYTES_MAX:
                 detail = f"the line at byte {offset} of the input is longer than {LINE_BYTES_MAX >> 20} MiB"
-                raise RecordError(count=1, shown=detail, violations=[])
+                raise RecordError(count=1, shown=detail, violations=[], by_rule={"record": 1})
             continue
         yield Block(b"".join([*parts, memoryview(piece)[:stop]]), offset)
         offset += size + stop

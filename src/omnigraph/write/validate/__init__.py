@@ -14,7 +14,8 @@ leaves it out: rows of several statements, less the unchanged ones, are not numb
 rules' names are listed in `problems`.
 
 `cascade` extends node deletes to their edges before validation. `settle` is for loads that put bad lines aside: it
-takes out violating rows, and what those leave behind, until the rest is valid.
+takes out violating rows, and what those leave behind, until the rest is valid. `faults` is for loads that bad lines
+refuse: it tells of all that `settle` would take out.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from omnigraph.write.reader import Reader
 from omnigraph.write.validate.cardinality import check_cardinality
 from omnigraph.write.validate.endpoints import cascade, check_endpoints
 from omnigraph.write.validate.fields import check_fields
-from omnigraph.write.validate.settle import reject, settle
+from omnigraph.write.validate.settle import faults, reject, settle
 from omnigraph.write.validate.unique import check_unique
 
-__all__ = ["cascade", "check", "reject", "settle", "validate"]
+__all__ = ["cascade", "check", "faults", "reject", "settle", "validate"]
 
 
 def validate(schema: Schema, deltas: Deltas, reader: Reader) -> list[Violation]:

@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EdgeType, NodeType, Schema
-from omnigraph.write.delta import Deltas, TypeDelta, delta, distinct, flat
+from omnigraph.write.delta import Deltas, Places, TypeDelta, delta, distinct, flat
 from omnigraph.write.image import Image
 from omnigraph.write.problems import shortened
 from omnigraph.write.reader import Reader
 from omnigraph.write.validate.fields import tell
 
-# Nodes that were taken out of this write, by (type name, id), with the reason: what points to them goes, too.
-Rejected = Mapping[tuple[str, str], Violation]
+# Nodes that were taken out of this write, by (type name, id), with their line, if any: what points to them goes, too.
+Rejected = Mapping[tuple[str, str], int | None]
 
 
 def ends(e: EdgeType) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
@@ -53,20 +53,20 @@ def _dangling(image: Image, e: EdgeType, d: TypeDelta, rejected: Rejected) -> It
     for (column, field, node), mask in zip(ends(e), masks, strict=True):
         if not mask.any():
             continue
-        told = _teller(field, node, columns[column], rejected)
+        told = _teller(field, node, columns[column], rejected, d.places)
         yield from tell(d, np.flatnonzero(mask).tolist(), "endpoint", told, name=field)
 
 
-def _teller(field: str, node: str, ids: pa.Array, rejected: Rejected) -> Callable[[int], str]:
-    return lambda row: f"{field}: {_absence(node, ids[row].as_py(), rejected)}"
+def _teller(field: str, node: str, ids: pa.Array, rejected: Rejected, places: Places) -> Callable[[int], str]:
+    return lambda row: f"{field}: {_absence(node, ids[row].as_py(), rejected, places)}"
 
 
-def _absence(node: str, node_id: str, rejected: Rejected) -> str:
-    reason = rejected.get((node, node_id))
+def _absence(node: str, node_id: str, rejected: Rejected, places: Places) -> str:
     name = f"{node} {shortened(repr(node_id))}"
-    if reason is None:
+    if (node, node_id) not in rejected:
         return f"there is no {name}"
-    where = "" if reason.line is None else f" (line {reason.line})"
+    line = rejected[node, node_id]
+    where = "" if line is None else f" ({places.text(line)})"
     return f"{name} was rejected{where}"
 
 

@@ -41,7 +41,7 @@ def _check(image: Image, d: TypeDelta, names: Sequence[str]) -> Iterator[Violati
     def repeated(row: int) -> str:
         first = int(firsts[row])
         holder = shortened(repr(d.rows.column("id")[first].as_py()))
-        where = "" if d.lines is None else f", line {d.lines[first].as_py()},"
+        where = "" if d.lines is None else f", {d.places.text(d.lines[first].as_py())},"
         return f"{_tuple(d, names, row)} is also held by {holder}{where} in the same write"
 
     yield from tell(d, repeats, "unique", repeated, name=label)
