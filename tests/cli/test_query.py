@@ -182,3 +182,15 @@ def test_the_old_name_read_warns_and_does_the_same(queries: Path, done: Cli) -> 
 
 def test_a_schema_named_twice_is_refused(queries: Path, cli: Cli) -> None:
     assert cli("lint", queries, "--schema", "people.pg", "--query", "people.gq").code == 2
+
+
+def test_lint_without_a_schema_says_how_to_give_one(queries: Path, cli: Cli) -> None:
+    refused = cli("lint", "--query", "people.gq")
+    assert refused.code == 2
+    assert "--schema" in refused.err
+
+
+def test_a_query_that_the_file_does_not_have_is_suggested(queries: Path, cli: Cli) -> None:
+    refused = cli("query", queries, "peple", "--query", "people.gq")
+    assert refused.code == 2
+    assert "Did you mean people?" in refused.err

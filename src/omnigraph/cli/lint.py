@@ -47,6 +47,9 @@ def lint(
 
 
 def _schema(schema: str | None, uri: str | None, store: str | None, branch: str) -> Schema:
+    if schema is None and uri is None and store is None:
+        detail = "there is no schema to check against: give a .pg file with --schema, or a graph by its URI or --store."
+        raise UsageError(detail=detail)
     if schema is None:
         with open_graph(resolve(uri, store)) as graph:
             return graph.schema(branch)

@@ -13,6 +13,7 @@ from omnigraph.language.query.model import CheckedQuery
 from omnigraph.language.query.parse import parse_queries
 from omnigraph.language.query.tree import QueryFile
 from omnigraph.language.schema.model import Schema
+from omnigraph.language.schema.source import did_you_mean
 from omnigraph.query.analysis import Analysis
 from omnigraph.query.cache import Cache
 from omnigraph.query.limits import Options
@@ -91,5 +92,6 @@ def chosen(file: QueryFile, name: str | None) -> Any:
             raise UsageError(detail=detail)
         return file.queries[0]
     if name not in names:
-        raise UsageError(detail=f"{file.text.file} has no query {name}; it has {', '.join(names)}.")
+        hint = did_you_mean(name, names)
+        raise UsageError(detail=f"{file.text.file} has no query {name}; it has {', '.join(names)}.{hint}")
     return next(q for q in file.queries if q.name == name)

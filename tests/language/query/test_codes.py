@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.errors import QueryCheckError
 from omnigraph.language.query import CODES
-from tests.language.query.texts import pointed, read, read_text, refused, unread, unwritten, write
+from tests.language.query.texts import checked, pointed, read, read_text, refused, unread, unwritten, write
 
 RETURN = "return { $p.name }"
 RRF = 'rrf(bm25($p.bio, "a"), bm25($p.name, "a")'
@@ -214,10 +215,10 @@ def test_t16_is_no_longer_raised_edges_can_be_updated() -> None:
         (read_text("$p: Person { nmae: 1 }"), "T2", "name"),
         (read_text("$p: Person $p workAt $c"), "T4", "worksAt"),
         (read_text("$p: Person", "return { $p.nmae }"), "T6", "name"),
-        (read_text("$person: Person", "return { $peson.name }"), "T6", "person"),
+        (read_text("$person: Person", "return { $peson.name }"), "T6", "$person"),
         (read_text('$p: Person { status: "opne" }'), "T3", "open"),
         (read_text("$p: Person", "return { cuont($p) as n }"), "T26", "count"),
-        ("query q($name: String) { insert Note { text: $nmae } }", "T14", "name"),
+        ("query q($name: String) { insert Note { text: $nmae } }", "T14", "$name"),
         ("query q() { insert Nota { text: 1 } }", "T10", "Note"),
         ("query q() { delete Person where agee = 1 }", "T11", "age"),
     ],
@@ -230,6 +231,33 @@ def test_a_near_miss_is_suggested(text: str, code: str, suggestion: str) -> None
 
 def test_a_far_miss_suggests_nothing() -> None:
     assert unread("$p: Zzzzz", "T1").fields["suggestion"] is None
+    assert unread("$p1: Person", "T6", "return { $q1.name }").fields["suggestion"] is None
+
+
+def test_an_unbound_variable_is_told_of_a_not_block_only_if_one_binds_it() -> None:
+    told = "$f is not bound here; a variable of a not block is known only in it."
+    inner = "$p: Person optional { $p worksAt $c not { $c worksAt $f } }"
+    for match in ("$p: Person not { $p knows $f }", inner):
+        assert unread(match, "T6", "return { $f.name }").fields["detail"] == told
+    for match in ("$p: Person", "$p: Person not { $p knows $g }"):
+        assert unread(match, "T6", "return { $f.name }").fields["detail"] == "$f is not bound here."
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("order { nearest($p.raw, $p.raw) } limit 1", "not with the property $p.raw"),
+        ('order { nearest($p.raw, "a") } limit 1', 'Person.raw is not declared with @embed("source")'),
+        ("order { nearest($p.raw, [1]) } limit 1", "this one has 1 number."),
+        ("order { lower(1.5) }", "lower takes text, not an F64."),
+        ("order { lower() }", "lower takes 1 argument, not 0."),
+        ('order { date("2020-13-01") }', '"2020-13-01" is not a Date.'),
+    ],
+)
+def test_a_message_says_what_is_wrong(text: str, told: str) -> None:
+    with pytest.raises(QueryCheckError) as caught:
+        checked(read_text("$p: Person", f"return {{ $p.name }} {text}"))
+    assert told in caught.value.fields["detail"]
 
 
 def test_an_error_reads_as_file_place_code_sentence_and_caret() -> None:

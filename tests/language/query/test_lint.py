@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from omnigraph.language.query import CODES, lint_queries, lint_text, parse_queries
+from omnigraph.language.query import CODES, Finding, lint_queries, lint_text, parse_queries
 from tests.language.query.texts import SCHEMA, read_text
 
 
 def codes(text: str) -> list[str | None]:
     return [f.code for f in lint_queries(parse_queries(text), SCHEMA)]
+
+
+def pointed(finding: Finding) -> str:
+    assert finding.excerpt is not None
+    line, caret = finding.excerpt.split("\n")
+    return line[len(caret) - 1 :].split(" ")[0]
 
 
 def test_a_clean_file_has_no_findings() -> None:
@@ -58,6 +64,9 @@ def test_l201_a_nullable_property_of_a_written_type_that_no_update_sets() -> Non
     assert [(f.type_name, f.property) for f in found] == [("Note", "made"), ("Knows", "since"), ("Knows", "scan")]
     assert found[0].message == "Note.made exists in the schema, but no update query sets it."
     assert found[0].severity == "warning"
+    assert [(f.query, f.line, f.column) for f in found] == [(None, 2, 36), (None, 3, 47), (None, 3, 47)]
+    assert found[0].excerpt is not None
+    assert found[0].excerpt.split("\n")[1] == " " * 35 + "^"
 
 
 def test_a_mutation_without_parameters_is_warned_of_without_a_code() -> None:
@@ -74,7 +83,8 @@ def test_l202_a_parameter_that_nothing_uses() -> None:
 
 
 def test_l203_parts_that_nothing_connects() -> None:
-    assert codes(read_text("$p: Person $c: Company")) == ["L203"]
+    (found,) = lint_queries(parse_queries(read_text("$p: Person $c: Company")), SCHEMA)
+    assert (found.code, pointed(found)) == ("L203", "$c:")
     assert codes(read_text("$p: Person $c: Company { name: $p.name }")) == []
     assert codes(read_text("$p: Person $c: Company optional { $p worksAt $c }")) == []
 
@@ -82,7 +92,9 @@ def test_l203_parts_that_nothing_connects() -> None:
 def test_l204_what_never_holds() -> None:
     assert codes(read_text("$p: Person $p.age = 1.5")) == ["L204"]
     assert codes(read_text("$p: Person $p.visits < 0")) == ["L204"]
-    assert codes(read_text('$p: Person $p.status = "never"')) == ["L204"]
+    (found,) = lint_queries(parse_queries(read_text('$p: Person $p.active $p.status = "opne"')), SCHEMA)
+    assert (found.code, found.suggestion, pointed(found)) == ("L204", "open", "$p.status")
+    assert found.message == 'status = "opne" never holds; it is enum(closed, on-hold, open). Did you mean open?'
     assert codes(read_text("$p: Person $p worksAt{2,3} $c")) == ["L204"]
     assert codes(read_text('$p: Person $p.age > 1.5 $p.status = "open"')) == []
 

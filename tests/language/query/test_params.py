@@ -167,7 +167,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         bind("$name: String, $age: I32", {"nmae": "a", "age": "b"})
     assert caught.value.condition == "query_parameter"
     assert str(caught.value) == (
-        "the query q can't run with these parameters: $nmae is not declared. Did you mean name? "
+        "the query q can't run with these parameters: $nmae is not declared. Did you mean $name? "
         "$name is String and has no value. $age is I32, not 'b'."
     )
 

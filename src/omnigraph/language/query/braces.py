@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omnigraph.language.query import tree
 from omnigraph.language.query.context import Context, Scope
+from omnigraph.language.query.never import note_if_never
 from omnigraph.language.query.terms import Compare, Constant, Property, Variable
 from omnigraph.language.query.typer import Typer
 from omnigraph.language.query.types import BOOL, assignable, describe
@@ -31,7 +32,9 @@ def equals(context: Context, scope: Scope, variable: Variable, assignment: tree.
             word=word,
             known=found.type.values,
         )
-    return Compare("=", found, value, BOOL.null(found.type.nullable or value.type.nullable))
+    made = Compare("=", found, value, BOOL.null(found.type.nullable or value.type.nullable))
+    note_if_never(context, made, assignment.place)
+    return made
 
 
 def _check_scalar(context: Context, found: Property, place: Place) -> None:

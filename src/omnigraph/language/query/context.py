@@ -37,6 +37,13 @@ class Scope:
             yield from self.outer.all_names()
 
 
+@dataclass(frozen=True)
+class Note:
+    place: Place
+    message: str
+    suggestion: str | None = None
+
+
 class Context:
     """`notes` are places that the check lets pass and lint warns of."""
 
@@ -47,7 +54,7 @@ class Context:
         self.used_parameters: set[str] = set()
         self.reads: set[Entity] = set()
         self.writes: set[Entity] = set()
-        self.notes: list[tuple[Place, str]] = []
+        self.notes: list[Note] = []
         self._bound: dict[int, tuple[Entity, ...]] = {}
         self._edges = {e.name.lower(): e for e in schema.edges}
 
@@ -55,9 +62,13 @@ class Context:
         self, code: str, place: Place, detail: str, *, word: str = "", known: Iterable[str] = ()
     ) -> QueryCheckError:
         """The error to raise; with `word`, a near miss among `known` is suggested behind the sentence."""
-        hint = did_you_mean(word, known) if word else ""
-        suggestion = hint.removeprefix(" Did you mean ").removesuffix("?") or None
+        hint, suggestion = _hinted(word, known)
         return self.query.text.reject(code, place, detail + hint, self.query.name, suggestion)
+
+    def note(self, place: Place, detail: str, *, word: str = "", known: Iterable[str] = ()) -> None:
+        """As fail, but it only leaves a note."""
+        hint, suggestion = _hinted(word, known)
+        self.notes.append(Note(place, detail + hint, suggestion))
 
     # ---- types of the schema
 
@@ -148,3 +159,11 @@ class Context:
 
     def columns_of(self, t: EntityType) -> list[str]:
         return [*t.by_name, "id"] if isinstance(t, NodeType) else [*t.by_name, "id", "from", "to"]
+
+
+def _hinted(word: str, known: Iterable[str]) -> tuple[str, str | None]:
+    """(the end of a message, the near miss that it suggests). A `$` in front of a word makes no names alike."""
+    sign = "$" if word.startswith("$") else ""
+    hint = did_you_mean(word.removeprefix(sign), (k.removeprefix(sign) for k in known)) if word else ""
+    suggestion = sign + hint.removeprefix(" Did you mean ").removesuffix("?")
+    return (f" Did you mean {suggestion}?", suggestion) if hint else ("", None)

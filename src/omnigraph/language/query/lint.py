@@ -5,8 +5,8 @@ Errors are what parsing (Q000) or checking (T1 …) refuses; one per query. Warn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from omnigraph.errors import QueryCheckError, QueryError, QuerySyntaxError
@@ -15,9 +15,8 @@ from omnigraph.language.query.check import checked_in
 from omnigraph.language.query.context import Context
 from omnigraph.language.query.model import CheckedQuery, Column, Insert, Merge, Pattern, Read, Update
 from omnigraph.language.query.parse import parse_queries
-from omnigraph.language.query.terms import Compare, Constant, Property, walk
+from omnigraph.language.query.terms import walk
 from omnigraph.language.query.types import KINDS, Type
-from omnigraph.language.query.values import exact
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.source import Place, excerpt
 
@@ -144,9 +143,9 @@ def _lint(file: tree.QueryFile, schema: Schema) -> tuple[dict[str, CheckedQuery]
             findings.append(_error(error, query.name))
             continue
         findings += _parameters(context)
-        findings += [_warning(query, "L204", message, place) for place, message in context.notes]
-        findings += _pattern_warnings(found)
-    findings += _never_updated(file, checked.values(), schema)
+        findings += [_warning(query, "L204", n.message, n.place, n.suggestion) for n in context.notes]
+        findings += _apart(found)
+    findings += _never_updated(checked.values(), schema)
     return checked, findings
 
 
@@ -164,10 +163,18 @@ def _error(error: QueryError, query: str | None) -> Finding:
     )
 
 
-def _warning(query: tree.Query, code: str | None, message: str, place: Place) -> Finding:
+def _warning(query: tree.Query, code: str | None, message: str, place: Place, suggestion: str | None = None) -> Finding:
     line = query.text.text.split("\n")[place.line - 1]
-    shown = excerpt(line, place.column)
-    return Finding("warning", code, message, query.name, line=place.line, column=place.column, excerpt=shown)
+    return Finding(
+        "warning",
+        code,
+        message,
+        query.name,
+        line=place.line,
+        column=place.column,
+        excerpt=excerpt(line, place.column),
+        suggestion=suggestion,
+    )
 
 
 # ---- warnings --------------------------------------------------------------------------------------------------------
@@ -183,32 +190,15 @@ def _parameters(context: Context) -> Iterator[Finding]:
             yield _warning(query, "L202", f"Nothing uses the parameter ${p.name}.", p.place)
 
 
-def _pattern_warnings(checked: CheckedQuery) -> Iterator[Finding]:
-    query = checked.query
-    for term in walk(checked.body):
-        if isinstance(term, Compare) and _never(term):
-            assert isinstance(term.left, Property)
-            message = f"{term.left.name} {term.operator} {term.right.value!r} never holds."  # type: ignore[union-attr]
-            yield _warning(query, "L204", message, query.place)
-    body = checked.body
-    patterns = [body.pattern] if isinstance(body, Read) else [s.pattern for s in body if isinstance(s, Insert)]
-    for pattern in patterns:
-        apart = None if pattern is None else _unconnected(pattern)
+def _apart(checked: CheckedQuery) -> Iterator[Finding]:
+    query, body = checked.query, checked.body
+    patterns = (body.pattern,) if isinstance(body, Read) else [s.pattern for s in body if isinstance(s, Insert)]
+    for pattern, clauses in zip((p for p in patterns if p is not None), query.patterns, strict=True):
+        apart = _unconnected(pattern)
         if apart is not None:
             message = f"Nothing connects ${apart} with the rest of the pattern: every row meets every other."
-            yield _warning(query, "L203", message, query.place)
-
-
-def _never(c: Compare) -> bool:
-    """A property and a literal that no value of the property fulfils."""
-    if not (isinstance(c.left, Property) and isinstance(c.right, Constant)):
-        return False
-    t, value = c.left.type, c.right.value
-    if t.kind == "Enum":
-        return c.operator == "=" and value not in t.values
-    if t.is_number and isinstance(value, int | float):
-        return exact(t.kind, c.operator, value) is False
-    return False
+            first = tree.first_of(clauses, apart)
+            yield _warning(query, "L203", message, query.place if first is None else first.place)
 
 
 def _unconnected(pattern: Pattern) -> str | None:
@@ -226,18 +216,23 @@ def _unconnected(pattern: Pattern) -> str | None:
     return next(v.name for v in pattern.binds if v.slot not in first)
 
 
-def _never_updated(file: tree.QueryFile, checked: Any, schema: Schema) -> Iterator[Finding]:
+def _never_updated(checked: Iterable[CheckedQuery], schema: Schema) -> Iterator[Finding]:
+    """Of a file, not of a query; the place is the first statement that writes the type."""
     written: dict[str, set[str]] = {}
-    for query in checked:
-        for s in query.body if query.is_mutation else ():
+    first: dict[str, tuple[tree.Query, Place]] = {}
+    for c in checked:
+        statements = () if isinstance(c.body, Read) else c.body
+        for s, at in zip(statements, () if isinstance(c.query.body, tree.Read) else c.query.body, strict=True):
             if isinstance(s, Insert | Update | Merge):
                 names = written.setdefault(s.target.name, set())
                 names.update(v.name for v in s.values if not isinstance(s, Insert))
+                first.setdefault(s.target.name, (c.query, at.place))
     for t in schema.types():
         for p in t.properties if t.name in written else ():
             if p.nullable and p.name not in written[t.name]:
                 message = f"{t.name}.{p.name} exists in the schema, but no update query sets it."
-                yield Finding("warning", "L201", message, type_name=t.name, property=p.name)
+                placed = _warning(first[t.name][0], "L201", message, first[t.name][1])
+                yield replace(placed, query=None, type_name=t.name, property=p.name)
 
 
 # ---- what a query does -----------------------------------------------------------------------------------------------

@@ -56,7 +56,8 @@ def bind_params(checked: CheckedQuery, given: Mapping[str, Any]) -> Mapping[str,
     declared = {p.name: p for p in checked.parameters}
     for name in given:
         if name not in declared:
-            detail = f"is not declared.{did_you_mean(str(name), declared)}"
+            hint = did_you_mean(str(name), declared).replace(" Did you mean ", " Did you mean $")
+            detail = f"is not declared.{hint}"
             problems.append(_problem(str(name), detail, None, type_name(given[name])))
     for name, p in declared.items():
         value = given.get(name)

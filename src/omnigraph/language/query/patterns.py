@@ -349,7 +349,7 @@ def _expand(block: Block, i: int, t: tree.Traversal) -> Expand:
         context.reads.update((steps[-1].edge, steps[-1].starts, steps[-1].ends))
     low, high = (1, 1) if t.bounds is None else (t.bounds.minimum, t.bounds.maximum)
     if found.never:
-        context.notes.append((t.place, f"No {t.edges[0].name} follows another, so {low} hops never match."))
+        context.note(t.place, f"No {t.edges[0].name} follows another, so {low} hops never match.")
     mode: Mode = (
         "edges" if t.edge is not None else "shortest" if t.shortest else "paths" if t.path is not None else "pairs"
     )

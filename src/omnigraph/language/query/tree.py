@@ -5,6 +5,7 @@ Places never take part in comparisons: two texts that say the same are equal tre
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -163,6 +164,34 @@ class Block:
 Clause = Binding | Traversal | Filter | Block
 
 
+def first_of(clauses: Iterable[Clause], name: str) -> Variable | None:
+    """Where a variable stands first in a binding or traversal of these clauses, their blocks included."""
+    for clause in clauses:
+        if isinstance(clause, Block):
+            found = first_of(clause.clauses, name)
+            if found is not None:
+                return found
+        elif not isinstance(clause, Filter):
+            for variable in _named(clause):
+                if variable is not None and variable.name == name:
+                    return variable
+    return None
+
+
+def _named(clause: Binding | Traversal) -> tuple[Variable | None, ...]:
+    if isinstance(clause, Binding):
+        return (clause.variable,)
+    return clause.source, clause.edge, clause.target, clause.path
+
+
+def in_not_block(clauses: Iterable[Clause], name: str) -> bool:
+    """Whether a `not` block binds or uses the variable in a binding or traversal."""
+    blocks = [c for c in clauses if isinstance(c, Block)]
+    return any(
+        first_of(b.clauses, name) is not None if b.kind == "not" else in_not_block(b.clauses, name) for b in blocks
+    )
+
+
 # ---- bodies ----------------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +301,13 @@ class Query:
     @property
     def is_mutation(self) -> bool:
         return not isinstance(self.body, Read)
+
+    @property
+    def patterns(self) -> tuple[tuple[Clause, ...], ...]:
+        """That of a read, or those of its inserts."""
+        if isinstance(self.body, Read):
+            return (self.body.match,)
+        return tuple(s.match for s in self.body if isinstance(s, Insert) and s.match is not None)
 
     @property
     def description(self) -> str | None:

@@ -19,6 +19,7 @@ from omnigraph.language.query import tree
 from omnigraph.language.query.context import Context, Scope
 from omnigraph.language.query.functions import call
 from omnigraph.language.query.literals import date_of, datetime_of, show_literal
+from omnigraph.language.query.never import note_if_never
 from omnigraph.language.query.operators import arithmetic, check_pattern_text
 from omnigraph.language.query.terms import (
     And,
@@ -109,18 +110,19 @@ class Typer:
         return Object(found, NODE.null(found.nullable), self._object_properties(found))
 
     def _unbound(self, e: tree.Variable) -> Exception:
-        known = list(self.context.parameters)
-        if self.zone in (*ROW_ZONES, "value"):
-            if self.zone in ROW_ZONES:
-                detail = f"${e.name} is not a parameter of this query; the row's own properties have no $."
-            else:
-                known += self.scope.all_names()
-                detail = f"${e.name} is neither a parameter nor bound by the pattern."
-            return self.context.fail("T14", e.place, detail, word=e.name, known=known)
+        named, known = f"${e.name}", [f"${name}" for name in self.context.parameters]
+        if self.zone in ROW_ZONES:
+            detail = f"{named} is not a parameter of this query; the row's own properties have no $."
+            return self.context.fail("T14", e.place, detail, word=named, known=known)
+        known = [*(f"${name}" for name in self.scope.all_names()), *known]
+        if self.zone == "value":
+            detail = f"{named} is neither a parameter nor bound by the pattern."
+            return self.context.fail("T14", e.place, detail, word=named, known=known)
         if e.name == "_":
             return self.context.fail("T6", e.place, "$_ has no name and can't be used again.")
-        detail = f"${e.name} is not bound here; a variable of a not block is known only in it."
-        return self.context.fail("T6", e.place, detail, word=e.name, known=[*self.scope.all_names(), *known])
+        hidden = any(tree.in_not_block(clauses, e.name) for clauses in self.context.query.patterns)
+        detail = f"{named} is not bound here" + ("; a variable of a not block is known only in it." if hidden else ".")
+        return self.context.fail("T6", e.place, detail, word=named, known=known)
 
     def _object_properties(self, v: Variable) -> tuple[str, ...]:
         """Properties of all types of the variable, without those that are no values to look at."""
@@ -214,7 +216,10 @@ class Typer:
         self.scalar(right, right_at)
         if not comparable(left.type, right.type):
             raise self.fail("T7", right_at, f"{describe(left.type)} can't be compared with {describe(right.type)}.")
-        return Compare(op, left, right, BOOL.null(nullable))
+        made = Compare(op, left, right, BOOL.null(nullable))
+        first = e.operands[0]
+        note_if_never(self.context, made, first.variable.place if isinstance(first, tree.Access) else at)
+        return made
 
     def _in(self, needle: Expression, items: Expression, at: tree.Expression, items_at: tree.Expression) -> In:
         if items.type.kind != "List":
