@@ -46,6 +46,8 @@ class Upkeep:
         target_rows_per_fragment: int | None = None,
         max_bytes: int | None = None,
         max_rows: int | None = None,
+        max_time_s: float | None = None,
+        concurrency: int | None = None,
         defer_index_remap: bool = False,
         drain: bool = False,
     ) -> OptimizePlan:
@@ -58,6 +60,8 @@ class Upkeep:
             target_rows_per_fragment=target_rows_per_fragment,
             max_bytes=max_bytes,
             max_rows=max_rows,
+            max_time_s=max_time_s,
+            concurrency=concurrency,
             defer_index_remap=defer_index_remap,
             drain=drain,
         )
@@ -81,12 +85,17 @@ class Upkeep:
         """Merge small fragments, restore index coverage, build declared indices: all tables in one commit, or none.
 
         `tables` are table keys or type names, all by default. Budgets limit what is read (`max_bytes`, `max_rows`) and
-        for how long new work is begun (`max_time_s`). `plan`, from `plan_optimize`, is executed as it is; its options
-        are its own. Rows never change, and old versions stay.
+        for how long new work is begun (`max_time_s`). `plan`, from `plan_optimize`, is executed as it is, as far as it
+        still stands; its options are its own, but for `max_time_s` and `concurrency` where they are given. Rows never
+        change, and old versions stay.
         """
         from omnigraph.maintenance.optimize import Optimize, OptimizePlan
         from omnigraph.maintenance.optimize.model import options_of
 
+        if plan is not None:
+            given = plan if isinstance(plan, OptimizePlan) else OptimizePlan.of(plan)
+            kept = given.options.with_limits(max_time_s=max_time_s, concurrency=concurrency)
+            return Optimize(self._door, self.engines, branch=given.branch, engine=engine).run(kept, given)
         options = options_of(
             tables=tables,
             target_rows_per_fragment=target_rows_per_fragment,
@@ -97,9 +106,7 @@ class Upkeep:
             defer_index_remap=defer_index_remap,
             drain=drain,
         )
-        given = plan if plan is None or isinstance(plan, OptimizePlan) else OptimizePlan.of(plan)
-        on = branch if given is None else given.branch
-        return Optimize(self._door, self.engines, branch=on, engine=engine).run(options, given)
+        return Optimize(self._door, self.engines, branch=branch, engine=engine).run(options)
 
     def repair(
         self,

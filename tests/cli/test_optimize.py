@@ -30,9 +30,10 @@ def answer(cli: Cli, *words: str) -> Any:
 
 def test_the_json_of_a_run_is_a_contract(cli: Cli, worn: str) -> None:
     body = answer(cli, "optimize", worn)
-    assert set(body) == {"branch", "tables", "commit", "engine", "seconds", "rounds"}
+    assert set(body) == {"branch", "tables", "commit", "commits", "engine", "seconds", "rounds"}
     assert body["engine"] == "local"
     assert body["commit"]["actor"] == "omnigraph:optimize"
+    assert body["commits"] == [body["commit"]]
     person = next(t for t in body["tables"] if t["table_key"] == "node:Person")
     assert set(person) == {
         "table_key",
@@ -71,6 +72,36 @@ def test_a_plan_is_saved_and_applied(cli: Cli, worn: str, tmp_path: Path) -> Non
     assert og.open(worn).snapshot().tables()[0].fragments == 1
 
 
+def test_a_plan_keeps_its_time_and_a_stale_one_is_told_to_people(cli: Cli, worn: str, tmp_path: Path) -> None:
+    og.open(worn).insert({"Knows": [{"from": "p0", "to": "p1"}]})
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(answer(cli, "optimize", worn, "--plan", "--max-time", "20m", "--concurrency", "2")))
+    plan = json.loads(file.read_text())
+    assert (plan["graph"], plan["options"]["max_time_s"], plan["options"]["concurrency"]) == (worn, 1200.0, 2)
+    cli("optimize", worn, "--tables", "Person")
+    done = cli("optimize", worn, "--apply", str(file))
+    assert done.code == 0
+    assert "node:Person: skipped, what the plan names in it has changed since; make a new plan" in done.out
+    again = cli("optimize", worn, "--apply", str(file), "--json")
+    assert again.code == 1
+    assert again.error["condition"] == "stale_view"
+    assert again.error["remedy"] == "Make a new plan; nothing was changed."
+    assert again.error["tables"] == ["node:Person", "edge:Knows"]
+
+
+def test_a_file_that_is_no_plan_or_one_of_another_graph_is_told(cli: Cli, worn: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text("{}")
+    done = cli("optimize", worn, "--apply", str(file), "--json")
+    assert (done.code, done.error["condition"]) == (1, "plan_unusable")
+    expected = f"{file} can't be applied: it is no plan that `omnigraph optimize --plan --json` made."
+    assert done.error["message"] == expected
+    file.write_text(json.dumps(answer(cli, "optimize", worn, "--plan")))
+    other = og.init(tmp_path / "other", SCHEMA).uri
+    assert f"it was made for {worn}, not for {other}" in cli("optimize", other, "--apply", str(file)).err
+    assert "--branch names review" in cli("optimize", worn, "--apply", str(file), "--branch", "review").err
+
+
 def test_people_read_a_table_a_summary_and_where_it_ran(cli: Cli, worn: str) -> None:
     planned = cli("optimize", worn, "--plan")
     assert "rewrite 3 fragments into 1" in planned.out
@@ -101,10 +132,14 @@ def test_a_table_that_fails_is_told_and_the_code_is_1(cli: Cli, worn: str) -> No
         (("--max-bytes", "lots"), "500MiB"),
         (("--max-time", "soon"), "15m"),
         (("--tables", "Nobody"), "there is no table Nobody"),
-        (("--concurrency", "0"), "concurrency"),
+        (("--concurrency", "0"), "--concurrency is a number of at least 1"),
+        (("--max-time", "0s"), "--max-time is more than 0 seconds"),
+        (("--max-rows", "0"), "--max-rows is a number of at least 1"),
+        (("--plan", "--max-time", "0s"), "--max-time is more than 0 seconds"),
+        (("--defer-index-remap", "--drain"), "--defer-index-remap opens the window that --drain closes"),
         (("--apply", "missing.json"), "missing.json"),
         (("--apply", "x.json", "--tables", "Person"), "takes no further choice"),
-        (("--defer-index-remap",), "--row-ids address"),
+        (("--defer-index-remap",), "--defer-index-remap is for graphs that were made with row ids by address"),
         (("--server", "http://x"), "--server"),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -72,6 +74,15 @@ Apply = Annotated[
     str | None,
     Option("--apply", metavar="FILE", help="Do exactly what a saved --plan --json says.", show_default=False),
 ]
+_FLAGS = {
+    "max_time_s": "--max-time",
+    "max_bytes": "--max-bytes",
+    "max_rows": "--max-rows",
+    "concurrency": "--concurrency",
+    "target_rows_per_fragment": "--target-rows-per-fragment",
+    "defer_index_remap": "--defer-index-remap",
+    "drain": "--drain",
+}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
 
 
@@ -113,20 +124,40 @@ def optimize(
     }
     if apply is not None and (plan or any(options.values())):
         raise UsageError(detail="--apply does what its plan says: it takes no further choice of work.")
+    options["max_time_s"] = None if max_time is None else seconds_of(max_time, option="--max-time")
+    options["concurrency"] = concurrency
+    saved = None if apply is None else _saved(apply, branch)
+    branch = branch if saved is None else saved.branch
     echo_target("planning to optimize" if plan else "optimizing", target.uri, branch=branch, quiet=quiet)
-    with watching(quiet=quiet) as watcher, open_direct(target, engine, master, conf, watcher) as opened:
+    with _flags_named(), watching(quiet=quiet) as watcher, open_direct(target, engine, master, conf, watcher) as opened:
         if plan:
             made = opened.plan_optimize(branch=branch, **options)
             return Answer(made.to_json(), plan_text(made), json)
-        result = opened.optimize(
-            branch=branch,
-            max_time_s=None if max_time is None else seconds_of(max_time, option="--max-time"),
-            concurrency=concurrency,
-            plan=None if apply is None else read_json(apply),
-            engine=engine,
-            **options,
-        )
+        result = opened.optimize(branch=branch, plan=saved, engine=engine, **options)
     return Answer(result.to_json(), result_text(result), json, exit_code=0 if result.ok else 1)
+
+
+def _saved(path: str, branch: str) -> OptimizePlan:
+    from omnigraph.maintenance.optimize import OptimizePlan
+    from omnigraph.storage.records import MAIN
+
+    found = OptimizePlan.of(read_json(path), path=path)
+    if branch not in (MAIN, found.branch):
+        raise UsageError(detail=f"the plan in {path} is for the branch {found.branch}, and --branch names {branch}.")
+    return found
+
+
+@contextmanager
+def _flags_named() -> Iterator[None]:
+    """Python's names of options, in what it says of them, as they are on the command line."""
+    try:
+        yield
+    except UsageError as error:
+        told = error.fields.get("detail")
+        if type(error) is not UsageError or not isinstance(told, str):
+            raise
+        names = re.compile(rf"(?<![\w-])({'|'.join(_FLAGS)})(?!\w)")
+        raise UsageError(detail=names.sub(lambda found: _FLAGS[found[1]], told)) from error
 
 
 def size_of(text: str, *, option: str) -> int:
@@ -200,13 +231,16 @@ def result_text(result: OptimizeResult) -> Lines:
     for table in result.tables:
         lines += _result_notes(table)
     if result.commit is None:
-        lines.append(f"nothing to optimize on {result.branch}; no commit was made")
+        is_clear = all(t.error is None and t.skipped is None for t in result.tables)
+        said = f"nothing to optimize on {result.branch}" if is_clear else f"nothing was done on {result.branch}"
+        lines.append(f"{said}; no commit was made")
         return lines
     gone = sum(t.fragments_removed for t in result.tables)
     came = sum(t.fragments_added for t in result.tables)
     built = sum(t.indexes_built for t in result.tables)
     said = f"merged {count(gone, 'fragment', 'fragments')} into {came}, built {count(built, 'segment', 'segments')}"
-    lines.append(f"{said} of indices in {result.seconds:.1f} s, commit {result.commit.id}")
+    commits = ", ".join(commit.id for commit in result.commits)
+    lines.append(f"{said} of indices in {result.seconds:.1f} s, commit {commits}")
     return lines
 
 
@@ -227,8 +261,7 @@ def _result_notes(t: TableResult) -> Lines:
     if t.error:
         lines.append(f"{t.table_key}: failed: {t.error}")
     if t.skipped:
-        versions = f"published {t.manifest_version}, newest {t.lance_head_version}"
-        lines.append(f"{t.table_key}: skipped, it was changed without omnigraph ({versions}); see omnigraph repair")
+        lines.append(f"{t.table_key}: skipped, {t.why_skipped}")
     lines += [f"{t.table_key}: {p.kind} of {p.property} is pending: {p.reason}" for p in t.pending_indexes]
     if t.left_fragments or t.left_indexes:
         left = f"{t.left_fragments} fragments and {t.left_indexes} indices"

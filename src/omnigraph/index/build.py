@@ -6,7 +6,7 @@ different workers and days belong to one index. Building twice leaves files that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from omnigraph.storage import lancefs
 from omnigraph.storage.indices import new_segment_json, secure_segment
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import Pin
+from omnigraph.storage.table import name_of
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -55,14 +56,61 @@ def outgrown(trained: int, rows: int) -> bool:
 
 
 def train(table: LanceDataset, column: str, *, vectors: int) -> np.ndarray:
-    """Centroids for a vector index, from a sample of the column."""
+    """Centroids for a vector index, from a sample of the column.
+
+    Lance samples rows and leaves those out that have no direction: where they are many, too few may be left. Then the
+    sample is made of vectors that have one.
+    """
     from lance.indices import IndicesBuilder
 
     count = partitions(vectors)
     rate = max(2, min(SAMPLES_PER_PARTITION, vectors // count))
     with lancefs.reading(f"training an index of {table.uri}"):
-        model = IndicesBuilder(table, column).train_ivf(num_partitions=count, distance_type=METRIC, sample_rate=rate)
+        builder = IndicesBuilder(table, column)
+        try:
+            model = builder.train_ivf(num_partitions=count, distance_type=METRIC, sample_rate=rate)
+        except RuntimeError as error:
+            if "KMeans cannot train" not in str(error):
+                raise
+            return _trained_on_directed(table, column, most=count)
     return _matrix(model.centroids)
+
+
+def _trained_on_directed(table: LanceDataset, column: str, *, most: int) -> np.ndarray:
+    from lance.util import KMeans
+
+    found = [*_directed(table, column, most=most * SAMPLES_PER_PARTITION)]
+    if not found:
+        raise ValueError("none of its vectors has a direction")
+    sample = np.concatenate(found)
+    # By cosine is by distance, of vectors of length one.
+    sample /= np.linalg.norm(sample.astype(np.float64), axis=1, keepdims=True).astype(np.float32)
+    model = KMeans(max(1, min(most, len(sample) // SAMPLES_PER_PARTITION)))
+    model.fit(sample)
+    return _matrix(model.centroids.storage)
+
+
+def directed_vectors(table: LanceDataset, column: str, *, most: int) -> int:
+    """How many vectors have a direction, by which they can be compared: they are neither null nor zero, and their
+    numbers are finite. Counts no further than `most`.
+    """
+    with lancefs.reading(f"looking at vectors of {table.uri}"):
+        return sum(len(batch) for batch in _directed(table, column, most=most))
+
+
+def _directed(table: LanceDataset, column: str, *, most: int) -> Iterator[np.ndarray]:
+    """Vectors that have a direction, the first of the table, as rows of 32-bit numbers."""
+    left = most
+    for batch in table.scanner(columns=[column], filter=f"{name_of(column)} IS NOT NULL").to_batches():
+        vectors = _matrix(batch.column(0)) if batch.num_rows else np.empty((0, 1), dtype=np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            length = np.linalg.norm(vectors.astype(np.float64), axis=1)
+        found = vectors[np.isfinite(length) & (length > 0)][:left]
+        left -= len(found)
+        if len(found):
+            yield found
+        if not left:
+            return
 
 
 def centroids_of(table: LanceDataset, name: str) -> np.ndarray:

@@ -181,6 +181,22 @@ def homes(built: Sequence[BuiltIndex]) -> Callable[[int], tuple[str | None, ...]
     return lambda number: tuple(home.get(number) for home in found)
 
 
+def with_planned(built: Sequence[BuiltIndex], plans: Sequence[IndexPlan]) -> list[BuiltIndex]:
+    """The indices as they will be once these plans are carried out, on the fragments that there are."""
+    todo = {plan.name: plan for plan in plans}
+    found = [
+        replace(b, segments=tuple(s for s in b.segments if s.uuid not in todo[b.name].remove)) if b.name in todo else b
+        for b in built
+    ]
+    known = {b.name for b in built}
+    found += [BuiltIndex(p.name, p.kind, (), p.column, ()) for p in plans if p.name not in known]
+    return [replace(b, segments=(*b.segments, *_planned(todo[b.name]))) if b.name in todo else b for b in found]
+
+
+def _planned(plan: IndexPlan) -> tuple[Segment, ...]:
+    return tuple(Segment(f"planned {n}", frozenset(over), 0, 0, 0) for n, over in enumerate(plan.build))
+
+
 def crossings(built: Sequence[BuiltIndex], layout: Layout, doomed: Set[str]) -> Callable[[int], tuple[str | None, ...]]:
     """What fragments have to have in common to be merged: the segments that are worth keeping.
 

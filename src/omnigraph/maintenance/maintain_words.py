@@ -61,8 +61,7 @@ def optimize_notes(result: OptimizeResult) -> Iterator[str]:
         if t.error:
             yield f"{t.table_key} failed: {t.error}"
         if t.skipped:
-            versions = f"published {t.manifest_version}, newest {t.lance_head_version}"
-            yield f"{t.table_key} was skipped, it was changed without omnigraph ({versions}); see omnigraph repair"
+            yield f"{t.table_key} was skipped, {t.why_skipped}"
         if t.left_fragments or t.left_indexes:
             left = f"{_many(t.left_fragments, 'fragment')} and {_many(t.left_indexes, 'index work', 'index works')}"
             yield f"{t.table_key}: {left} left for a later run"

@@ -34,6 +34,7 @@ from omnigraph.storage.indices import BuiltIndex, built_indices
 from omnigraph.storage.layout import MANIFEST
 from omnigraph.storage.manifest import FORMAT
 from omnigraph.storage.records import Record
+from omnigraph.storage.sidecars import in_listing
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -72,9 +73,10 @@ class IndexStats:
 class TableStats:
     """One table of the branch. `small_fragments` have less than half the rows that optimize aims for.
 
-    `bytes_live` are the data files of the pinned version; `bytes_on_disk`, `files`, `versions` and `forks` are of the
-    table's whole folder, with all versions and the forks of all branches. `missing_indices` are declared and not
-    built; `pending_indices` neither, because they wait for vectors. `error` says why there are no figures.
+    `bytes_live` are the data files of the pinned version and the blobs beside them; `bytes_on_disk`, `files`,
+    `versions` and `forks` are of the table's whole folder, with all versions and the forks of all branches.
+    `missing_indices` are declared and not built; `pending_indices` neither, because they wait for vectors. `error` says
+    why there are no figures.
     """
 
     table_key: str
@@ -257,7 +259,8 @@ def _table(view: View, t: EntityType) -> TableStats:
         files = listed(view.tables.location, pin.root)
         table = published(view, t.id)
         with lancefs.reading(f"looking at {t.key}"):
-            fragments, built = fragments_of(table), built_indices(table)
+            beside = in_listing((f.path, f.size) for f in files)
+            fragments, built = fragments_of(table, beside), built_indices(table)
         drifted = drift_of(view, t.id) is not None
     except OmnigraphError as error:
         return replace(none, error=error.message)

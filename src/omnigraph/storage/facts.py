@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,9 @@ AUTO_CLEANUP = "lance.auto_cleanup."
 
 @dataclass(frozen=True)
 class Fragment:
-    """`rows` live ones, `deleted` ones that are marked, and the bytes of the data files."""
+    """`rows` live ones, `deleted` ones that are marked, and the bytes of the data files, with the blobs beside them
+    where these were asked for.
+    """
 
     id: int
     rows: int
@@ -27,15 +29,22 @@ class Fragment:
     size_bytes: int
 
 
-def fragments_of(table: LanceDataset) -> list[Fragment]:
-    """In the table's order."""
+def fragments_of(table: LanceDataset, beside: Mapping[str, int] | None = None) -> list[Fragment]:
+    """In the table's order. `beside` are bytes of blobs by data file (`storage.sidecars`)."""
     found = []
     for fragment in table.get_fragments():
         about = fragment.metadata
         deleted = int(about.num_deletions)
-        size = sum(file.file_size_bytes or 0 for file in about.files)
+        size = sum((file.file_size_bytes or 0) + (beside or {}).get(file.path, 0) for file in about.files)
         found.append(Fragment(int(about.id), int(about.physical_rows) - deleted, deleted, int(size)))
     return found
+
+
+def blobs_of(table: LanceDataset, beside: Mapping[str, int]) -> int:
+    """Bytes of the blobs beside the data files of this version."""
+    if not beside:
+        return 0
+    return sum(beside.get(file.path, 0) for fragment in table.get_fragments() for file in fragment.metadata.files)
 
 
 @dataclass(frozen=True)

@@ -155,11 +155,16 @@ def rewrite_deferred(location: Location, pin: Pin, table: LanceDataset, fragment
 
 
 def commit_deferred(table: LanceDataset, results: Sequence[Mapping[str, Any]]) -> LanceDataset:
-    """Lance's own commit: it reserves ids, and notes in the fragment-reuse index where every row went."""
+    """Lance's own commit: it reserves ids, and notes in the fragment-reuse index where every row went.
+
+    Lance refuses results older than the newest change of an index. Whoever calls this knows that the fragments are
+    what they were (`untouched`), and the results are told to be of this version.
+    """
     from lance.optimize import Compaction, RewriteResult
 
     handle = table.checkout_version(table.version)
-    Compaction.commit(handle, [RewriteResult.from_json(json.dumps(r)) for r in results], _deferred(1))
+    made = [RewriteResult.from_json(json.dumps({**r, "read_version": int(table.version)})) for r in results]
+    Compaction.commit(handle, made, _deferred(1))
     return handle
 
 

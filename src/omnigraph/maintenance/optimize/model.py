@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.errors import UsageError
+from omnigraph.errors import PlanUnusable, UsageError
 from omnigraph.index.segments import IndexPlan
 from omnigraph.storage.edit import ROWS_PER_FRAGMENT
 from omnigraph.storage.records import Pin
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 MANIFEST_KEY = "__manifest"
 DRIFT = "DriftNeedsRepair"
-PLAN_FORMAT = 1
+CHANGED_SINCE_PLAN = "ChangedSincePlan"
+"""A saved plan names fragments or indices of the table that are not what they were: nothing was done to it."""
+CHANGED_MEANWHILE = "ChangedMeanwhile"
+"""Others changed the table during every round in a way that can't be replayed: nothing was done to it."""
+PLAN_FORMAT = 2
+_LEFT = ("left_fragments", "left_indexes")
 
 
 def default_concurrency() -> int:
@@ -49,6 +54,14 @@ class OptimizeOptions:
             raise UsageError(detail=f"max_time_s is more than 0 seconds, not {self.max_time_s}.")
         if self.defer_index_remap and self.drain:
             raise UsageError(detail="defer_index_remap opens the window that drain closes: give one of them.")
+
+    def with_limits(self, *, max_time_s: float | None, concurrency: int | None) -> OptimizeOptions:
+        """The same work, for so long and so much of it at a time, where that is given."""
+        return replace(
+            self,
+            max_time_s=self.max_time_s if max_time_s is None else max_time_s,
+            concurrency=self.concurrency if concurrency is None else concurrency,
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "tables": None if self.tables is None else list(self.tables)}
@@ -90,7 +103,10 @@ class PendingIndex:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What one table needs. `left_fragments` and `left_indexes` are what the budgets did not allow."""
+    """What one table needs. `left_fragments` and `left_indexes` are what the budgets did not allow.
+
+    `bytes` are those of the data files and of the blobs beside them; `blob_bytes` is the part of the latter.
+    """
 
     table: str
     table_key: str
@@ -99,6 +115,7 @@ class TablePlan:
     fragments: int
     rows: int
     bytes: int
+    blob_bytes: int = 0
     bins: tuple[Bin, ...] = ()
     indexes: tuple[IndexPlan, ...] = ()
     pending_indexes: tuple[PendingIndex, ...] = ()
@@ -120,8 +137,10 @@ class TablePlan:
 
     @property
     def read_bytes(self) -> int:
-        """What is read for it: the fragments that are rewritten, and for indices their columns, by the row."""
-        share = self.bytes / max(1, self.rows)
+        """What is read for it: the fragments that are rewritten, with their blobs, and for indices their columns, by
+        the row.
+        """
+        share = (self.bytes - self.blob_bytes) / max(1, self.rows)
         return sum(b.read_bytes for b in self.bins) + int(sum(i.rows for i in self.indexes) * share / 4)
 
     @property
@@ -139,6 +158,7 @@ class TablePlan:
             "fragments": self.fragments,
             "rows": self.rows,
             "bytes": self.bytes,
+            "blob_bytes": self.blob_bytes,
             "fragments_in": sum(len(b.fragments) for b in self.bins),
             "fragments_out": len(self.bins),
             "bytes_to_read": self.read_bytes,
@@ -158,9 +178,9 @@ class TablePlan:
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> TablePlan:
-        plain = ("table", "table_key", "lance_head_version", "fragments", "rows", "bytes", "coverage", "skipped")
+        plain = ("table", "table_key", "lance_head_version", "fragments", "rows", "bytes", "blob_bytes", "coverage")
         return TablePlan(
-            **{name: body[name] for name in (*plain, "left_fragments", "left_indexes", "deferred", "drain", "error")},
+            **{name: body[name] for name in (*plain, "skipped", *_LEFT, "deferred", "drain", "error")},
             pin=Pin.from_json(body["table"], body["pin"]),
             bins=tuple(Bin(**{**b, "fragments": tuple(b["fragments"])}) for b in body["rewrites"]),
             indexes=tuple(IndexPlan.of(i) for i in body["indexes"]),
@@ -173,6 +193,7 @@ class TablePlan:
 class OptimizePlan:
     """What a run would do, and on which state: printable, saved as JSON, executed unchanged later."""
 
+    graph: str
     branch: str
     incarnation: str
     commit: str
@@ -190,6 +211,7 @@ class OptimizePlan:
         return {
             "format": PLAN_FORMAT,
             "kind": "optimize",
+            "graph": self.graph,
             "branch": self.branch,
             "incarnation": self.incarnation,
             "commit": self.commit,
@@ -200,21 +222,21 @@ class OptimizePlan:
         }
 
     @staticmethod
-    def of(body: Mapping[str, Any]) -> OptimizePlan:
-        """UsageError for something that is not a plan of this program."""
+    def of(body: Mapping[str, Any], *, path: str = "the plan") -> OptimizePlan:
+        """PlanUnusable for something that is not a plan of this program; `path` is where it was found."""
+        if body.get("kind") != "optimize" or "tables" not in body:
+            raise PlanUnusable(path=path, detail="it is no plan that `omnigraph optimize --plan --json` made.")
+        if body.get("format") != PLAN_FORMAT:
+            raise PlanUnusable(path=path, detail="it was made by another version of omnigraph.")
         try:
-            if body["kind"] != "optimize" or body["format"] != PLAN_FORMAT:
-                raise UsageError(detail=f"the plan is of kind {body['kind']}, format {body['format']}.")
-            plain = ("branch", "incarnation", "commit", "schema", "manifest_fragments")
+            plain = ("graph", "branch", "incarnation", "commit", "schema", "manifest_fragments")
             return OptimizePlan(
                 **{name: body[name] for name in plain},
                 options=OptimizeOptions.of(body["options"]),
                 tables=tuple(TablePlan.of(t) for t in body["tables"]),
             )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UsageError(
-                detail=f"this is no plan that `omnigraph optimize --plan --json` made: {error}."
-            ) from error
+        except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
+            raise PlanUnusable(path=path, detail=f"it is damaged ({error!r}).") from error
 
 
 @dataclass(frozen=True)
@@ -240,13 +262,28 @@ class TableResult:
     seconds: float = 0.0
     error: str | None = None
 
+    @property
+    def why_skipped(self) -> str | None:
+        """The reason in words, and what to do."""
+        if self.skipped == DRIFT:
+            versions = f"published {self.manifest_version}, newest {self.lance_head_version}"
+            return f"it was changed without omnigraph ({versions}); see omnigraph repair"
+        if self.skipped == CHANGED_SINCE_PLAN:
+            return "what the plan names in it has changed since; make a new plan"
+        if self.skipped == CHANGED_MEANWHILE:
+            return "others changed it in every round; a later run does it"
+        return self.skipped
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "pending_indexes": [asdict(p) for p in self.pending_indexes]}
 
 
 @dataclass(frozen=True)
 class OptimizeResult:
-    """`commit` is None if nothing changed. `rounds` is more than 1 if other writers changed a table meanwhile."""
+    """`commit` is None if nothing changed. `rounds` is more than 1 if other writers changed a table meanwhile.
+
+    Each round publishes what it could in one commit: `commits` are all of them, `commit` is the last.
+    """
 
     branch: str
     tables: tuple[TableResult, ...]
@@ -254,6 +291,7 @@ class OptimizeResult:
     engine: str | None
     seconds: float
     rounds: int = 1
+    commits: tuple[CommitInfo, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -267,6 +305,7 @@ class OptimizeResult:
             "branch": self.branch,
             "tables": [t.to_json() for t in self.tables],
             "commit": None if self.commit is None else self.commit.to_json(),
+            "commits": [commit.to_json() for commit in self.commits],
             "engine": self.engine,
             "seconds": self.seconds,
             "rounds": self.rounds,

@@ -1,4 +1,4 @@
-"""What optimize would do: a plan from metadata alone, except that a missing vector index counts its vectors.
+"""What optimize would do: a plan from metadata alone, except that a missing vector index looks at its vectors.
 
 1. skip     a table that moved without the door (drift) is reported and left alone
 2. rewrite  runs of neighbouring small fragments are merged up to half the target and beyond; a fragment of which more
@@ -7,11 +7,14 @@
 3. budget   the rewrites that save most fragments per byte come first, until a budget is spent
 4. indices  on the fragments that there will be: declared ones that are missing are built, others extended, merged or
             built again (`omnigraph.index.segments`)
+
+Deferred, indices follow the rewrite as they are. So they come first: what is uncovered is covered on the fragments that
+there are, and fragments are merged that will have all their segments in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +23,7 @@ from omnigraph.commit.stage import View
 from omnigraph.errors import OmnigraphError, UsageError
 from omnigraph.index.build import (
     VECTORS_LEAST,
+    directed_vectors,
     outgrown,
     partitions,
     shares_centroids,
@@ -36,6 +40,7 @@ from omnigraph.index.segments import (
     not_worth_keeping,
     plan_index,
     plan_new,
+    with_planned,
 )
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.drift import drift_of, published
@@ -52,6 +57,7 @@ from omnigraph.storage import facts, lancefs
 from omnigraph.storage.facts import Fragment
 from omnigraph.storage.indices import BuiltIndex, built_indices, fragment_reuse
 from omnigraph.storage.rewrite import first_new_id
+from omnigraph.storage.sidecars import blob_bytes
 from omnigraph.storage.table import name_of
 
 if TYPE_CHECKING:
@@ -78,6 +84,7 @@ def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
     if options.max_bytes is not None or options.max_rows is not None:
         tables = _cut_indexes(tables, options)
     return OptimizePlan(
+        graph=view.tables.location.uri,
         branch=view.head.branch,
         incarnation=view.head.incarnation,
         commit=view.head.commit,
@@ -117,10 +124,17 @@ def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
     table = published(view, t.id)
     drift = drift_of(view, t.id)
     with lancefs.reading(f"planning {t.key}"):
-        fragments = facts.fragments_of(table)
+        beside = blob_bytes(view.tables.location, pin, table)
+        fragments = facts.fragments_of(table, beside)
         stale = facts.stale_settings(table)
         in_window = not table.has_stable_row_ids and fragment_reuse(table) is not None
-        bins = () if drift else _bins(table, fragments, options)
+        indexes: tuple[IndexPlan, ...] = ()
+        pending: tuple[PendingIndex, ...] = ()
+        bins: tuple[Bin, ...] = ()
+        if drift is None and options.defer_index_remap:
+            indexes, pending, bins = _deferred(table, t, fragments, options)
+        elif drift is None:
+            bins = _bins(table, fragments, options)
     return TablePlan(
         table=t.id,
         table_key=t.key,
@@ -129,7 +143,10 @@ def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
         fragments=len(fragments),
         rows=sum(f.rows for f in fragments),
         bytes=sum(f.size_bytes for f in fragments),
+        blob_bytes=facts.blobs_of(table, beside),
         bins=bins,
+        indexes=indexes,
+        pending_indexes=pending,
         stale_config=stale,
         skipped=None if drift is None else DRIFT,
         deferred=options.defer_index_remap,
@@ -144,8 +161,6 @@ def _bins(table: LanceDataset, fragments: Sequence[Fragment], options: OptimizeO
     built = built_indices(table) if bins else []
     if not built:
         return bins
-    if options.defer_index_remap:
-        return plan_bins(fragments, target, first_id=first, common=homes(built))
     plain = layout_of(table, ())
     doomed = not_worth_keeping(built, plain)
     while True:
@@ -154,6 +169,25 @@ def _bins(table: LanceDataset, fragments: Sequence[Fragment], options: OptimizeO
         if not more:
             return bins
         doomed |= more
+
+
+def _deferred(
+    table: LanceDataset, t: EntityType, fragments: Sequence[Fragment], options: OptimizeOptions
+) -> tuple[tuple[IndexPlan, ...], tuple[PendingIndex, ...], tuple[Bin, ...]]:
+    """Steps 2 and 4 the other way round. The graph of an HNSW index can't follow a rewrite that leaves rows out: such
+    a one is built anew first.
+    """
+    built, layout, first = built_indices(table), layout_of(table, ()), first_new_id(table)
+    rebuilt: dict[str, str] = {}
+    while True:
+        indexes, pending = _index_work(table, t, layout, rebuilt, absorb=False)
+        after = homes(with_planned(built, indexes))
+        bins = plan_bins(fragments, options.target_rows_per_fragment, first_id=first, common=after)
+        losing = {number for one in bins if one.deleted for number in one.fragments}
+        more = {b.name for b in built if "HNSW" in b.kind and b.covered & losing} - rebuilt.keys()
+        if not more:
+            return indexes, pending, bins
+        rebuilt |= dict.fromkeys(more, "its graph can't follow a rewrite that leaves rows out")
 
 
 def plan_bins(
@@ -222,32 +256,44 @@ def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: Op
         return draft
     t = view.schema.by_id[draft.table]
     table = view.open(t)
-    # Deferred: what is uncovered is covered first, and then follows the rewrite as it is.
-    layout = layout_of(table, () if draft.deferred else bins)
-    indexes: list[IndexPlan] = []
-    pending: list[PendingIndex] = []
+    indexes, pending = draft.indexes, draft.pending_indexes
     with lancefs.reading(f"planning {t.key}"):
         built = built_indices(table)
-        for want in declared(t) if layout.rows else ():
-            found = _matching(want, built)
-            one = _extended(table, found, want.property, layout, draft) if found else _missing(table, want, layout)
-            if isinstance(one, PendingIndex):
-                pending.append(one)
-            elif one is not None:
-                indexes.append(one)
-        declared_ones = {found.name for want in declared(t) if (found := _matching(want, built))}
-        for other in built:
-            if other.name not in declared_ones and layout.rows:
-                one = _extended(table, other, other.column, layout, draft)
-                indexes += [one] if one is not None else []
+        if not draft.deferred:
+            whole = {b.name: "it ends the deferred remap" for b in built} if draft.drain else {}
+            indexes, pending = _index_work(table, t, layout_of(table, bins), whole)
     return replace(
         draft,
         bins=tuple(bins),
-        indexes=tuple(indexes),
-        pending_indexes=tuple(pending),
+        indexes=indexes,
+        pending_indexes=pending,
         coverage=coverage_of(t, built, {f.id: f.rows for f in facts.fragments_of(table)}, pending),
         left_fragments=sum(len(b.fragments) for b in draft.bins) - sum(len(b.fragments) for b in bins),
     )
+
+
+def _index_work(
+    table: LanceDataset, t: EntityType, layout: Layout, whole: Mapping[str, str], *, absorb: bool = True
+) -> tuple[tuple[IndexPlan, ...], tuple[PendingIndex, ...]]:
+    """What the indices need for this layout; `whole` are those that are built anew, by name, and why."""
+    if not layout.rows:
+        return (), ()
+    built = built_indices(table)
+    indexes: list[IndexPlan] = []
+    pending: list[PendingIndex] = []
+    known: set[str] = set()
+    for want in declared(t):
+        found = _matching(want, built)
+        if found is None:
+            missing = _missing(table, want, layout)
+            (pending if isinstance(missing, PendingIndex) else indexes).append(missing)  # type: ignore[arg-type]
+            continue
+        known.add(found.name)
+        indexes += _extended(table, found, want.property, layout, whole.get(found.name), absorb=absorb)
+    for other in built:
+        if other.name not in known:
+            indexes += _extended(table, other, other.column, layout, whole.get(other.name), absorb=absorb)
+    return tuple(indexes), tuple(pending)
 
 
 def layout_of(table: LanceDataset, bins: Sequence[Bin]) -> Layout:
@@ -271,28 +317,24 @@ def _matching(want: DeclaredIndex, built: Sequence[BuiltIndex]) -> BuiltIndex | 
     return next((b for b in built if b.column == want.column and b.kind.startswith(want.kind)), None)
 
 
-def _extended(table: LanceDataset, built: BuiltIndex, of: str, layout: Layout, draft: TablePlan) -> IndexPlan | None:
-    whole = "it ends the deferred remap" if draft.drain else None
-    if (
-        draft.deferred
-        and "HNSW" in built.kind
-        and any(b.deleted and built.covered & {*b.fragments} for b in draft.bins)
-    ):
-        whole = "its graph can't follow a rewrite that leaves rows out"
-    found = plan_index(built, layout, property=of, whole=whole, absorb=not draft.deferred)
+def _extended(
+    table: LanceDataset, built: BuiltIndex, of: str, layout: Layout, whole: str | None, *, absorb: bool
+) -> list[IndexPlan]:
+    """The plan of an index that exists, if it needs one."""
+    found = plan_index(built, layout, property=of, whole=whole, absorb=absorb)
     if found is None or not built.kind.startswith("IVF"):
-        return found
+        return [] if found is None else [found]
     trained = trained_partitions(table, built.name)
     rows = sum(layout.rows.values())
-    if outgrown(trained, rows) and not draft.deferred:
+    if outgrown(trained, rows) and absorb:
         found = plan_index(built, layout, property=of, whole=f"it has outgrown its {trained} partitions")
         assert found is not None
         trained = partitions(rows)
         if shares_centroids(built.kind):
-            return replace(found, options={"vectors": rows})
+            return [replace(found, options={"vectors": rows})]
     if shares_centroids(built.kind):
-        return replace(found, options={"centroids_of": built.name})
-    return replace(found, options={"partitions": trained})
+        return [replace(found, options={"centroids_of": built.name})]
+    return [replace(found, options={"partitions": trained})]
 
 
 def _missing(table: LanceDataset, want: DeclaredIndex, layout: Layout) -> IndexPlan | PendingIndex:
@@ -302,6 +344,10 @@ def _missing(table: LanceDataset, want: DeclaredIndex, layout: Layout) -> IndexP
     if vectors < VECTORS_LEAST:
         told = "no vectors yet" if not vectors else f"{vectors} vectors of at least {VECTORS_LEAST}"
         return PendingIndex(want.property, want.kind, told)
+    directed = directed_vectors(table, want.column, most=VECTORS_LEAST)
+    if directed < VECTORS_LEAST:
+        told = "all of its vectors are zero" if not directed else f"{directed} vectors that are not zero"
+        return PendingIndex(want.property, want.kind, f"{told}; it takes {VECTORS_LEAST} that have a direction")
     kind = vector_kind(vectors, want.column)
     made = plan_new(layout, property=want.property, column=want.column, name=want.name, kind=kind)
     return replace(made, options={"vectors": vectors})
@@ -331,8 +377,7 @@ def coverage_of(
 
     1 for an empty table.
     """
-    waiting = {(p.property, p.kind) for p in pending}
-    wants = [w for w in declared(t) if (w.property, w.kind) not in waiting]
+    wants = [w for w in declared(t) if not any(p.property == w.property and p.kind.startswith(w.kind) for p in pending)]
     every = sum(rows.values()) * len(wants)
     covered = 0
     for want in wants:

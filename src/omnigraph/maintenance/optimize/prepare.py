@@ -151,7 +151,7 @@ class Preparation:
         trained = self._train(wave)
         todo: list[tuple[Ready, IndexPlan]] = []
         tasks: list[Mapping[str, Any]] = []
-        for ready in wave:
+        for ready in (r for r in wave if r.error is None):
             for index in ready.plan.indexes:
                 if index.name in ready.failed:
                     continue
@@ -163,7 +163,7 @@ class Preparation:
             if found.get("by_store"):
                 ready.error = found["failed"]
             elif "failed" in found:
-                ready.failed[index.name] = found["failed"]
+                ready.failed[index.name] = found["reason"]
             else:
                 ready.segments.setdefault(index.name, []).append(found["segment"])
 
@@ -205,8 +205,10 @@ class Preparation:
         found: dict[tuple[str, str], Any] = {}
         done = self._runner.run(f"{WORK}:train_centroids", tasks, stage="training vector indices")
         for (ready, index), one in zip(todo, done, strict=True):
-            if "failed" in one:
-                ready.failed[index.name] = one["failed"]
+            if one.get("by_store"):
+                ready.error = one["failed"]
+            elif "failed" in one:
+                ready.failed[index.name] = one["reason"]
             else:
                 found[(ready.plan.table, index.name)] = {**one, "staging": self._staging.to_json()}
         return found

@@ -5,9 +5,11 @@ Per table, on the newest version:
 1. replay   rows that left their place since the snapshot are marked deleted in the rewritten fragments
 2. trim     a segment over a fragment that will not exist, or whose column was exchanged meanwhile, is left out
 3. steps    stale settings go; segments are exchanged; fragments are exchanged. In this order: no index may cover a
-            part of what a rewrite replaces
+            part of what a rewrite replaces. A deferred rewrite is Lance's own commit, and comes last; one whose
+            fragments lost rows meanwhile can't be replayed and is left out
 
-A table whose indices were changed by somebody else, or that was forked meanwhile, is left for another round. Nothing
+A table whose indices were changed by somebody else, that was forked meanwhile, or of whose work something had to be
+left out, is worth another round: `changed` names it, whether or not the rest of its work goes into this commit. Nothing
 here reads data, so that writers wait for milliseconds.
 """
 
@@ -58,7 +60,7 @@ class PublishOptimized:
     kind: str = "optimize"
     quick: bool = True
     changed: set[str] = field(default_factory=set)
-    """Tables that others changed in a way that makes the work useless."""
+    """Tables that others changed in a way that makes work useless, all of it or some."""
     errors: dict[str, str] = field(default_factory=dict)
 
     def scope(self, view: View) -> frozenset[str]:
@@ -90,11 +92,10 @@ class PublishOptimized:
         if not self._indices_are_known(ready, now):
             self.changed.add(table)
             return None
-        if ready.results:
-            if not _lance_would_take(ready, now):
-                self.changed.add(table)
-                return None
-            return _deferred_work(view, table, ready, base, now)
+        deferred = [r for r in ready.results if untouched(now, r["original_fragments"])]
+        if ready.results and not _lance_would_take(ready, now):
+            self.changed.add(table)
+            return None
         replayer = ready.replayer = ready.replayer or Replayer(
             view.tables.location, ready.pin, ready.then, ready.private
         )
@@ -102,17 +103,24 @@ class PublishOptimized:
         segments = _usable(ready, now, replayed.dropped)
         removed = _removed(ready, now)
         steps = _steps(ready, segments, removed, replayed.groups)
-        if not steps:
+        taken = [o.id for g in replayed.groups for o in g.old] + [
+            o["id"] for r in deferred for o in r["original_fragments"]
+        ]
+        rewrites = (len(ready.groups) + len(ready.results), len(replayed.groups) + len(deferred))
+        if rewrites[0] != rewrites[1] or len(segments) != len(_made(ready)):
+            self.changed.add(table)
+        if not steps and not deferred:
             return None
         done = Done(
-            fragments_removed=sum(len(g.old) for g in replayed.groups),
-            fragments_added=sum(g.new is not None for g in replayed.groups),
+            fragments_removed=len(taken),
+            fragments_added=sum(g.new is not None for g in replayed.groups) + len(deferred),
             segments=len(segments),
             replayed=replayed.replayed,
-            left_fragments=sum(len(g.old) for g in ready.groups) - sum(len(g.old) for g in replayed.groups),
+            left_fragments=len((_planned(ready) & _live(now)) - set(taken)),
         )
+        last = Unstamped(DEFERRED, lambda handle: commit_deferred(handle, deferred)) if deferred else None
         source = view.pins[table]
-        return TableWork(pin=base, source=source, steps=(), later=tuple(steps), handle=now), done
+        return TableWork(pin=base, source=source, steps=(), later=tuple(steps), handle=now, last=last), done
 
     def _base(self, view: View, table: str, ready: Ready) -> Pin | None:
         """The pin to build on; None if the line that was prepared is not the branch's any more."""
@@ -140,15 +148,14 @@ def _lance_would_take(ready: Ready, now: LanceDataset) -> bool:
     return True
 
 
-def _deferred_work(view: View, table: str, ready: Ready, base: Pin, now: LanceDataset) -> tuple[TableWork, Done] | None:
-    """Lance's own commit, of the rewrites whose fragments nobody has touched since."""
-    usable = [r for r in ready.results if untouched(now, r["original_fragments"])]
-    if not usable:
-        return None
-    last = Unstamped(DEFERRED, lambda handle: commit_deferred(handle, usable))
-    work = TableWork(pin=base, source=view.pins[table], steps=(), handle=now, last=last)
-    every, removed = (sum(len(r["original_fragments"]) for r in rs) for rs in (ready.results, usable))
-    return work, Done(removed, len(usable), 0, 0, every - removed)
+def _planned(ready: Ready) -> set[int]:
+    """The fragments that were rewritten."""
+    plain = {int(o["id"]) for group in ready.groups for o in group.old}
+    return plain | {int(o["id"]) for result in ready.results for o in result["original_fragments"]}
+
+
+def _live(now: LanceDataset) -> set[int]:
+    return {int(f.fragment_id) for f in now.get_fragments()}
 
 
 def _removed(ready: Ready, now: LanceDataset) -> list[str]:
@@ -156,9 +163,10 @@ def _removed(ready: Ready, now: LanceDataset) -> list[str]:
     them if they would be left without the reuse index that they need.
     """
     rewritten = {int(o["id"]) for group in ready.groups for o in group.old}
-    gone = [uuid for index in ready.plan.indexes if index.name not in ready.failed for uuid in index.remove]
+    deferred = ready.plan.deferred
+    gone = [u for index in ready.plan.indexes if deferred or index.name not in ready.failed for u in index.remove]
     for index in built_indices(now):
-        if index.name in ready.failed:
+        if index.name in ready.failed and not deferred:
             gone += [s.uuid for s in index.segments if ready.plan.drain or s.fragments & rewritten]
     return gone
 
@@ -166,16 +174,18 @@ def _removed(ready: Ready, now: LanceDataset) -> list[str]:
 def _usable(ready: Ready, now: LanceDataset, dropped: frozenset[int]) -> list[dict[str, Any]]:
     """Step 2."""
     exchanged = changed_fields(ready.then, now)
+    there = _live(now) | {group.new_id for group in ready.groups}
     found = []
-    for name, segments in ready.segments.items():
-        if name in ready.failed:
-            continue
-        for segment in segments:
-            over = set(segment["fragments"])
-            stale = any(set(segment["fields"]) & fields for n, fields in exchanged.items() if n in over)
-            if not over & dropped and not stale:
-                found.append(segment)
+    for segment in _made(ready):
+        over = set(segment["fragments"])
+        stale = any(set(segment["fields"]) & fields for n, fields in exchanged.items() if n in over)
+        if over & there and not over & dropped and not stale:
+            found.append(segment)
     return found
+
+
+def _made(ready: Ready) -> list[dict[str, Any]]:
+    return [s for name, segments in ready.segments.items() if name not in ready.failed for s in segments]
 
 
 def _steps(

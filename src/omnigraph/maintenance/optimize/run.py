@@ -5,7 +5,8 @@
 3. prepare   outside the door, as tasks on the runner (`prepare.py`), under a lease on the versions that it reads;
              readers and writers go on
 4. publish   through the door (`publish.py`): all tables in one commit by `omnigraph:optimize`
-5. again     tables that others changed meanwhile in a way that can't be replayed are planned again, a few times
+5. again     tables that others changed meanwhile in a way that can't be replayed, all of them or in part, are planned
+             again, a few times, each with a commit of its own; a saved plan is not, because it says what is done
 6. manifest  its small fragments are merged as well, which is no graph commit
 
 Keeps: every row, old versions, other writers' work. Nothing is collected. A crash in 3 leaves files that nobody refers
@@ -23,8 +24,12 @@ from omnigraph.commit import owner
 from omnigraph.commit.door import Door, write_timeout_s
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.stage import View
-from omnigraph.errors import StaleView, VersionReclaimed
+from omnigraph.errors import VersionReclaimed
+from omnigraph.maintenance.optimize.applied import planned_view, still_standing
 from omnigraph.maintenance.optimize.model import (
+    CHANGED_MEANWHILE,
+    CHANGED_SINCE_PLAN,
+    DRIFT,
     MANIFEST_KEY,
     OptimizeOptions,
     OptimizePlan,
@@ -40,6 +45,7 @@ from omnigraph.pipeline.engine import Engines
 from omnigraph.results import CommitInfo
 from omnigraph.storage import facts, leases
 from omnigraph.storage.indices import built_indices
+from omnigraph.storage.sidecars import blob_bytes
 
 ACTOR = "omnigraph:optimize"
 ROUNDS_MOST = 3
@@ -55,34 +61,31 @@ class Optimize:
         self._engine = engine
         self._used: str | None = None
         self._results: dict[str, TableResult] = {}
-        self._commit: CommitInfo | None = None
+        self._plans: dict[str, TablePlan] = {}
+        self._commits: list[CommitInfo] = []
+        self._read_bytes = 0
+        self._read_rows = 0
 
     def plan(self, options: OptimizeOptions) -> OptimizePlan:
         return self._planned(options)[1]
 
     def run(self, options: OptimizeOptions, given: OptimizePlan | None = None) -> OptimizeResult:
-        """`given` is a plan from before: exactly that is done, or StaleView says why not."""
+        """`given` is a plan from before: exactly that is done, as far as it still stands, or StaleView says why not."""
         began = time.monotonic()
         deadline = None if options.max_time_s is None else began + options.max_time_s
         if any(p.branch == self._branch for p in pending(self._door)):
             recover(self._door, wait_s=write_timeout_s())
-        rounds = 0
-        while rounds < ROUNDS_MOST:
-            rounds += 1
-            view, work = self._planned(options) if given is None else (self._planned_view(given), given)
-            if work.options.defer_index_remap:
-                # Lance refuses a compaction that was prepared before an index changed: what is uncovered comes first.
-                self._round(view, _only(work, indexes=True), deadline)
-                view, work = self._planned(options)
-                work = _only(work, indexes=False)
-            again = self._round(view, work, deadline)
-            if not again or given is not None:
-                break
-            options = replace(options, tables=tuple(view.table_keys[t] for t in sorted(again)))
+        view, work = self._planned(options) if given is None else self._applied(given, options)
+        again, rounds = self._round(view, work, deadline), 1
+        while again and given is None and rounds < ROUNDS_MOST and (deadline is None or time.monotonic() < deadline):
+            view, work = self._planned_again(again, options)
+            again, rounds = self._round(view, work, deadline), rounds + 1
+        self._lost(again, CHANGED_MEANWHILE if given is None else CHANGED_SINCE_PLAN)
         return OptimizeResult(
             branch=self._branch,
             tables=(*self._results.values(), self._manifest_row(began)),
-            commit=self._commit,
+            commit=self._commits[-1] if self._commits else None,
+            commits=tuple(self._commits),
             engine=self._used,
             seconds=time.monotonic() - began,
             rounds=rounds,
@@ -92,28 +95,37 @@ class Optimize:
         view = self._door.view(self._branch)
         return view, plan(view, options)
 
-    def _planned_view(self, given: OptimizePlan) -> View:
-        """The state that a plan was made for, as long as it exists and the branch is still of its kind."""
-        head = self._door.manifest.head(given.branch)
-        if head.incarnation != given.incarnation:
-            raise StaleView(detail=f"the branch {given.branch} was deleted and made again since the plan was made.")
-        if head.schema != given.schema:
-            raise StaleView(detail="the schema has changed since the plan was made; make a new plan.")
-        view = self._door.view_at(given.branch, given.commit)
-        for table in given.tables:
-            if view.pins.get(table.table) != table.pin:
-                raise StaleView(detail=f"{table.table_key} is not at the version that was planned; make a new plan.")
-            if table.error is None:
-                view.tables.open(table.pin, table_key=table.table_key)
-        return view
+    def _planned_again(self, tables: set[str], options: OptimizeOptions) -> tuple[View, OptimizePlan]:
+        """Step 5, for these tables as far as they still exist, within what is left of the budgets."""
+        view = self._door.view(self._branch)
+        keys = tuple(view.table_keys[t] for t in sorted(tables) if t in view.pins and t in view.table_keys)
+        left = replace(
+            options,
+            tables=keys,
+            max_bytes=_less(options.max_bytes, self._read_bytes),
+            max_rows=_less(options.max_rows, self._read_rows),
+        )
+        return view, plan(view, left)
+
+    def _applied(self, given: OptimizePlan, options: OptimizeOptions) -> tuple[View, OptimizePlan]:
+        """The state that a plan was made for, and what of it still stands; figures are those of now."""
+        then, now = planned_view(self._door, given), self._door.view(self._branch)
+        work = still_standing(then, now, given)
+        for t in work.tables:
+            row = _as_it_is(now, t.table, _untouched(t))
+            self._results[t.table] = replace(row, bytes_before=row.bytes_after, coverage_before=row.coverage_after)
+        return then, replace(work, options=options)
 
     def _round(self, view: View, work: OptimizePlan, deadline: float | None) -> set[str]:
         """Prepare and publish one plan; the tables that are worth another round."""
         todo = [t for t in work.tables if t.has_work]
         for t in work.tables:
-            self._results[t.table] = _untouched(t)
+            self._plans[t.table] = t
+            self._results[t.table] = _begun(t, self._results.get(t.table))
         if not todo:
             return set()
+        self._read_bytes += sum(t.read_bytes for t in todo)
+        self._read_rows += sum(t.read_rows for t in todo)
         runner = self._engines.runner(work_bytes=sum(t.read_bytes for t in todo), requested=self._engine)
         self._used = runner.engine
         preparation = Preparation(self._door.manifest.location, runner, view)
@@ -129,6 +141,20 @@ class Optimize:
             return {t.table for t in todo}
         finally:
             preparation.clear()
+
+    def _lost(self, tables: set[str], why: str) -> None:
+        """What others changed to the last is told, with what is left to do."""
+        view = self._door.view(self._branch) if tables else None
+        for table in tables:
+            assert view is not None
+            t, row = self._plans[table], self._results[table]
+            row = replace(
+                row,
+                skipped=None if row.committed else why,
+                left_fragments=max(row.left_fragments, t.left_fragments + sum(len(b.fragments) for b in t.bins)),
+                left_indexes=t.left_indexes + len(t.indexes),
+            )
+            self._results[table] = _as_it_is(view, table, row)
 
     def _leased(self, view: View, todo: Sequence[TablePlan]) -> AbstractContextManager[object]:
         """Cleanup leaves the versions alone that the work is made from."""
@@ -151,11 +177,11 @@ class Optimize:
         done: dict[str, Done] = outcome.result or {}
         view = self._door.view(self._branch)
         if outcome.record is not None:
-            self._commit = CommitInfo.of(outcome.record)
+            self._commits.append(CommitInfo.of(outcome.record))
         for table, ready in preparation.ready.items():
             result = replace(
                 self._results[table],
-                seconds=ready.seconds,
+                seconds=self._results[table].seconds + ready.seconds,
                 pending_indexes=ready.pending,
                 error=operation.errors.get(table),
             )
@@ -192,10 +218,9 @@ class Optimize:
         )
 
 
-def _only(work: OptimizePlan, *, indexes: bool) -> OptimizePlan:
-    """The part of a plan that is about indices, or the one that is about fragments."""
-    tables = [replace(t, bins=()) if indexes else replace(t, indexes=(), stale_config=()) for t in work.tables]
-    return replace(work, tables=tuple(tables))
+def _less(limit: int | None, spent: int) -> int | None:
+    """What is left of a budget; 1, with which nothing is begun, if it is spent."""
+    return None if limit is None else max(1, limit - spent)
 
 
 def _untouched(t: TablePlan) -> TableResult:
@@ -215,23 +240,44 @@ def _untouched(t: TablePlan) -> TableResult:
     )
 
 
+def _begun(t: TablePlan, before: TableResult | None) -> TableResult:
+    """The row of a table at the start of a round, with what earlier rounds did."""
+    row = _untouched(t)
+    if before is None:
+        return row
+    if not t.has_work and not before.committed:
+        return before
+    kept = ("fragments_removed", "fragments_added", "committed", "bytes_before", "coverage_before", "indexes_built")
+    return replace(row, **{name: getattr(before, name) for name in (*kept, "rows_replayed", "seconds")})
+
+
 def _committed(view: View, ready: Ready, result: TableResult, done: Done) -> TableResult:
-    t = view.schema.by_id.get(ready.plan.table)
-    pin = view.pins.get(ready.plan.table)
-    if t is None or pin is None:
-        return replace(result, committed=True)  # dropped by somebody right after
-    table = view.open(t)
-    fragments = facts.fragments_of(table)
-    return replace(
+    result = replace(
         result,
         committed=True,
-        fragments_removed=done.fragments_removed,
-        fragments_added=done.fragments_added,
-        manifest_version=pin.version,
-        lance_head_version=pin.version,
-        bytes_after=sum(f.size_bytes for f in fragments),
-        coverage_after=coverage_of(t, built_indices(table), {f.id: f.rows for f in fragments}, ready.pending),
-        indexes_built=done.segments,
-        rows_replayed=done.replayed,
+        fragments_removed=result.fragments_removed + done.fragments_removed,
+        fragments_added=result.fragments_added + done.fragments_added,
+        indexes_built=result.indexes_built + done.segments,
+        rows_replayed=result.rows_replayed + done.replayed,
         left_fragments=result.left_fragments + done.left_fragments,
+    )
+    return _as_it_is(view, ready.plan.table, result)
+
+
+def _as_it_is(view: View, table: str, result: TableResult) -> TableResult:
+    """The row with the versions, bytes and coverage that the table has now."""
+    t, pin = view.schema.by_id.get(table), view.pins.get(table)
+    if t is None or pin is None:
+        return result  # dropped by somebody right after
+    if result.error is not None and not result.committed:
+        return result
+    handle = view.open(t)
+    fragments = facts.fragments_of(handle, blob_bytes(view.tables.location, pin, handle))
+    rows = {f.id: f.rows for f in fragments}
+    return replace(
+        result,
+        manifest_version=pin.version,
+        lance_head_version=result.lance_head_version if result.skipped == DRIFT else pin.version,
+        bytes_after=sum(f.size_bytes for f in fragments),
+        coverage_after=coverage_of(t, built_indices(handle), rows, result.pending_indexes),
     )

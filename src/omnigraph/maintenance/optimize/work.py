@@ -1,7 +1,7 @@
 """The tasks of optimize, as they run on workers: rewrite fragments, train centroids, build segments.
 
-A failure is a value: `{"failed": …}`, with `by_store` if files could not be read or written. One table, or one index,
-that can't be worked on must not stop the others.
+A failure is a value: `{"failed": …, "reason": …}`, the latter without places, with `by_store` if files could not be
+read or written. One table, or one index, that can't be worked on must not stop the others.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[s
             return work(task)
         except StorageError as error:
             if turn == TRIES_MOST:
-                return {"failed": str(error), "by_store": bool(_STORE.search(str(error)))}
+                told, by_store = str(error.fields.get("detail")), bool(_STORE.search(str(error)))
+                return {"failed": str(error), "reason": f"Lance can't build it: {told}", "by_store": by_store}
             time.sleep(0.2 * turn)
         except (OmnigraphError, lancefs.TableMissing, ValueError) as error:
-            return {"failed": str(error)}
+            return {"failed": str(error), "reason": str(error)}
     raise AssertionError("unreachable")
