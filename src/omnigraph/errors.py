@@ -52,7 +52,7 @@ OmnigraphError
 │   ├── GraphNotFound, GraphExists
 │   ├── BranchNotFound, BranchExists, BranchInUse, InvalidBranchName
 │   ├── CommitNotFound, NoCommitAtThatTime
-│   └── VersionReclaimed       the version existed and cleanup removed it
+│   └── VersionReclaimed       the version existed and cleanup, or a schema change, removed it
 │       └── VersionMissing     it is published, so nobody of ours removed it, and it is not there
 ├── ClusterError
 │   ├── ClusterStateMissing    a folder that is to be a cluster's has no state
@@ -599,8 +599,14 @@ class NoCommitAtThatTime(LookupFailed):
 
 class VersionReclaimed(LookupFailed):
     condition = "version_reclaimed"
-    text = "{table_key} at version {version} existed, and cleanup has removed it."
-    remedy_text = "Read a newer commit; keep more history with a larger --keep or --older-than."
+    text = (
+        "{table_key} at version {version} existed, and was removed: by cleanup, or by a schema change with "
+        "--allow-data-loss."
+    )
+    remedy_text = (
+        "Read a newer commit. Cleanup keeps more history with a larger --keep or --older-than; what a schema change "
+        "has removed can't be brought back."
+    )
 
 
 class VersionMissing(VersionReclaimed):

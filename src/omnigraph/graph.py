@@ -370,9 +370,8 @@ class Graph(Ask, Upkeep):
             before = self._door.view(branch)
             plan = operation.plan(before)
             outcome = self._run(operation, branch=branch, **options)
-            if outcome.record is not None and allow_data_loss:
-                reclaim(self._door, before, plan)
-        return SchemaResult.of(outcome, plan)
+            held = reclaim(self._door, before, plan) if outcome.record is not None and allow_data_loss else {}
+        return SchemaResult.of(outcome, plan, held=held)
 
     # ---- branches ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -127,11 +127,16 @@ class LoadResult:
     quarantine: str | None
     repeated: bool = False
     engine: str = "local"
+    emptied: Mapping[str, int] = field(default_factory=dict)
+    """Types that an overwrite left without any row, and how many they had: their rows were all rejected, or none."""
 
     @staticmethod
-    def of(outcome: Outcome, *, counts: Mapping[str, Any], **rest: Any) -> LoadResult:
+    def of(outcome: Outcome, *, mode: str, counts: Mapping[str, Any], **rest: Any) -> LoadResult:
         parts = {name: counts.get(name, {}) for name in ("inserted", "updated", "deleted")}
-        return LoadResult(commit=_commit_of(outcome), repeated=outcome.repeated, **parts, **rest)
+        gone = parts["deleted"] if mode == "overwrite" else {}
+        emptied = {key: count for key, count in gone.items() if key not in parts["inserted"]}
+        told: dict[str, Any] = {"mode": mode, "emptied": emptied, **parts, **rest}
+        return LoadResult(commit=_commit_of(outcome), repeated=outcome.repeated, **told)
 
     def to_json(self) -> dict[str, Any]:
         body = {k: dict(v) if isinstance(v, Mapping) else v for k, v in self.__dict__.items()}
@@ -185,15 +190,24 @@ class EmbedResult:
 
 @dataclass(frozen=True)
 class SchemaResult:
-    """`applied` is False if the schema was already what it should be."""
+    """`applied` is False if the schema was already what it should be.
+
+    `held_by` are the branches that still hold what was dropped with its history, by its name.
+    """
 
     applied: bool
     plan: SchemaPlan
     commit: CommitInfo | None
+    held_by: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @staticmethod
-    def of(outcome: Outcome, plan: SchemaPlan) -> SchemaResult:
-        return SchemaResult(applied=outcome.record is not None, plan=plan, commit=_commit_of(outcome))
+    def of(outcome: Outcome, plan: SchemaPlan, *, held: Mapping[str, Sequence[str]]) -> SchemaResult:
+        return SchemaResult(outcome.record is not None, plan, _commit_of(outcome), held)
 
     def to_json(self) -> dict[str, Any]:
-        return {"applied": self.applied, "commit": _commit_json(self.commit), "plan": self.plan.to_json()}
+        return {
+            "applied": self.applied,
+            "commit": _commit_json(self.commit),
+            "plan": self.plan.to_json(),
+            "held_by": {name: list(branches) for name, branches in self.held_by.items()},
+        }

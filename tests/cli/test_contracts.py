@@ -33,7 +33,7 @@ def test_load(done: Cli, empty: Path) -> None:
     document = done("load", empty, "--data", "people.jsonl", "--mode", "append", "--as", "anna", "--json").json
     assert set(document) == {
         *("branch", "mode", "commit", "inserted", "updated", "deleted", "lines", "rejected", "rejected_by_rule"),
-        *("quarantine", "repeated", "engine"),
+        *("quarantine", "repeated", "engine", "emptied"),
     }
     assert document["engine"] == "local"
     assert document["branch"] == "main"
@@ -104,7 +104,7 @@ def test_schema_plan_and_apply(done: Cli, graph: Path) -> None:
     assert plan["supported"] is True
     assert [s["kind"] for s in plan["steps"]] == ["add_property"]
     applied = done("schema", "apply", graph, "--schema", "next.pg", "--json").json
-    assert list(applied) == ["applied", "commit", "plan"]
+    assert list(applied) == ["applied", "commit", "plan", "held_by"]
     assert applied["applied"] is True
     assert [s["kind"] for s in applied["plan"]["steps"]] == ["add_property"]
     commit_of(applied)

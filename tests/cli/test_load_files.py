@@ -85,6 +85,18 @@ def test_the_engine_for_stdin_is_said_with_its_own_reason(done: Cli, cli: Cli, e
     )
 
 
+def test_an_overwrite_that_leaves_a_type_empty_says_so(done: Cli, empty: Path) -> None:
+    Path("in.jsonl").write_text(f"{ADA}\n{BOB}\n")
+    done("load", empty, "--data", "in.jsonl", "--mode", "append")
+    Path("in.jsonl").write_text(f"{WRONG}\n")
+    told = done("load", empty, "--data", "in.jsonl", "--mode", "overwrite", "--on-error", "quarantine").out
+    assert "warning: node:Person is empty now: its 2 rows were removed" in told
+    done("load", empty, "--data", "people.jsonl", "--mode", "append")
+    Path("in.jsonl").write_text(f'{WRONG}\n{{"edge": "Knows", "from": "Ada", "to": "Eve"}}\n')
+    told_json = done("load", empty, "--data", "in.jsonl", "--mode", "overwrite", "--on-error", "quarantine", "--json")
+    assert told_json.json["emptied"] == {"node:Person": 2, "edge:Knows": 1}
+
+
 @pytest.mark.parametrize("form", ["parquet", "csv", "lance"])
 def test_a_folder_of_tables_has_the_format_of_its_files(done: Cli, graph: Path, form: str) -> None:
     done("export", graph, "--format", form, "--out", "out", "--engine", "local")

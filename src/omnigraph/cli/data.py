@@ -29,7 +29,7 @@ from omnigraph.cli.options import (
 from omnigraph.cli.output import Answer, count, echo_target
 from omnigraph.cli.progress import Progress
 from omnigraph.cli.target import checked_actor, open_graph, resolve, resolve_with
-from omnigraph.cli.text import branches_text, commit_text, commits_text, plan_text, tables_text
+from omnigraph.cli.text import branches_text, commit_text, commits_text, dropped_text, plan_text, tables_text
 from omnigraph.errors import UsageError
 
 From = Annotated[str, Option("--from", metavar="NAME", help="The branch to start from.")]
@@ -92,7 +92,7 @@ def schema_apply(
     """Move one branch to a new schema, all its tables in one commit. Other branches keep theirs.
 
     Types and properties that the new schema does not have are dropped. They stay readable at older commits, unless
-    --allow-data-loss is given.
+    --allow-data-loss is given: then they are removed, except where another branch holds them.
     """
     target = resolve(uri, store)
     text = read_text(schema)
@@ -111,6 +111,7 @@ def schema_apply(
     text_lines = plan_text(result.plan)
     if result.commit is not None:
         text_lines.append(f"applied to {branch}, commit {result.commit.id}")
+        text_lines += dropped_text(result)
     return Answer(result.to_json(), text_lines, json)
 
 

@@ -9,7 +9,7 @@ from omnigraph.cli.output import Table, count
 
 if TYPE_CHECKING:
     from omnigraph.language.schema.plan import SchemaPlan
-    from omnigraph.results import BranchInfo, CommitInfo, LoadResult
+    from omnigraph.results import BranchInfo, CommitInfo, LoadResult, SchemaResult
     from omnigraph.snapshot import TableInfo
 
 Lines = list[str | Table]
@@ -27,14 +27,14 @@ def plan_text(plan: SchemaPlan) -> Lines:
 
 
 def dropped_text(result: SchemaResult) -> Lines:
-    """What became of dropped data and its history, after a drop that was to remove it."""
-    drops = [s for s in result.plan.steps if isinstance(s, DropType | DropProperty) and s.mode == "hard"]
+    """What became of dropped data and its history, after a drop that was to remove them."""
     lines: Lines = []
     for name, branches in result.held_by.items():
-        held = f"{name} is still held by {count(len(branches), 'branch', 'branches')}: {', '.join(branches)}"
-        lines.append(f"{held}; it stays readable there and at older commits")
-    if len(drops) > len(result.held_by):
-        lines.append("commits from before this change can no longer be read where they held what was dropped")
+        where = f"{'branch' if len(branches) == 1 else 'branches'} {', '.join(branches)}"
+        lines.append(f"{name} is not removed: the {where} still holds it, and it stays readable there and by --commit")
+    hard = [step.to_json() for step in result.plan.steps if step.kind.startswith("drop_")]
+    if sum(step["mode"] == "hard" for step in hard) > len(result.held_by):
+        lines.append("commits from before this change can't be read any more where they hold what was dropped")
     return lines
 
 

@@ -212,6 +212,7 @@ def _job(runner: Runner, staging: Staging, view: View, inputs: Inputs, *, mode: 
         mode=mode,
         size_bytes=inputs.unpacked_bytes,
         existing_rows=held,
+        named=[t.key for t, _ in inputs.tables],
     )
 
 

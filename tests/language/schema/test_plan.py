@@ -207,7 +207,7 @@ def test_drops_are_soft_unless_data_loss_is_allowed(allow_data_loss: bool, mode:
         ("OG-DS-102", "warning", "node:Q"),
     ]
     for found in made.findings:
-        assert ("for good" in found.message) == allow_data_loss
+        assert ("are removed" in found.message) == allow_data_loss
         assert found.suggestion
     assert made.result.nodes[0].properties == made.result.edges == ()
 

@@ -180,7 +180,7 @@ def _drop_property(p: Property, owner: EntityType, now: EntityType, changes: Cha
     if changes.populated(owner):
         code = "OG-DS-105" if p.type.kind == "Vector" else "OG-DS-104"
         lost = (
-            "its values and their history are removed for good"
+            "its values and their history are removed, except those that another branch holds"
             if changes.mode == "hard"
             else "its values stay readable at older commits until cleanup"
         )

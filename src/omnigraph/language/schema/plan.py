@@ -117,7 +117,7 @@ def _drop_types(edges: Sequence[EdgeType], nodes: Sequence[NodeType], accepted: 
         if changes.populated(dropped):
             code = "OG-DS-102" if isinstance(dropped, NodeType) else "OG-DS-103"
             lost = (
-                "its rows and their history are removed for good"
+                "its rows and their history are removed, unless another branch holds them"
                 if changes.mode == "hard"
                 else "its rows stay readable at older commits until cleanup"
             )

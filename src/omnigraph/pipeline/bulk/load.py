@@ -44,7 +44,7 @@ class BulkLoad:
     last: _Last = field(default_factory=_Last)
 
     def scope(self, view: View) -> frozenset[str]:
-        return frozenset(self.job.types[key].id for key in self.job.row_counts)
+        return frozenset(self.job.types[key].id for key in self.job.touched)
 
     def prepare(self, view: View) -> Prepared:
         if view.schema != self.schema:
@@ -78,7 +78,7 @@ class BulkLoad:
 def _consulted(job: Job, view: View) -> frozenset[str]:
     """The tables that checks may have asked."""
     found: set[str] = set()
-    for key in job.row_counts:
+    for key in job.touched:
         t = job.types[key]
         found.add(t.id)
         if isinstance(t, NodeType):
@@ -113,7 +113,7 @@ class _Work:
 
 def _written(job: Job, view: View, state: State) -> tuple[dict[str, TableWork], dict[str, dict[str, int]]]:
     overwritten = set(job.overwritten)
-    keys = [key for key in job.row_counts if key in overwritten] or live_types(job, state)
+    keys = job.overwritten or live_types(job, state)
     works: dict[str, _Work] = {}
     for key in keys:
         t = job.types[key]
