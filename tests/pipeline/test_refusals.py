@@ -16,6 +16,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
+from omnigraph.cli.text import load_text
 from omnigraph.pipeline import start
 from omnigraph.pipeline.tabular import TableSource, parse_option
 
@@ -249,6 +250,14 @@ def test_a_quarantined_csv_row_holds_its_own_columns_and_texts_whatever_is_wrong
     assert told[4]["record"] == "d,1"
 
 
+def test_a_quarantined_line_of_json_lines_is_the_line_whatever_is_wrong(graph: og.Graph, tmp_path: Path) -> None:
+    lines = [b'{"name": "a", "age": 300}', b'{"name": "b", "age": "old"}\r', b"[1]", b'{"name"', b'{"name": "here"}']
+    (tmp_path / "p.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
+    told = quarantined(graph, tmp_path / "aside", nodes={"Person": tmp_path / "p.jsonl"})
+    assert [t["rule"] for t in told] == ["range", "type", "record", "record", "key"]
+    assert [t["record"].encode() for t in told] == [line.rstrip(b"\r") for line in lines]
+
+
 def test_a_quarantined_row_of_a_typed_table_shows_what_is_no_number(graph: og.Graph, tmp_path: Path) -> None:
     table = pa.table({"who": ["a", "b", "c"], "score": [float("nan"), 1.0, float("-inf")], "age": [1, 300, 2]})
     pq.write_table(table, tmp_path / "p.parquet", row_group_size=1)
@@ -325,6 +334,18 @@ def test_tables_of_a_program_are_named_by_their_type(graph: og.Graph) -> None:
         ("<table Person>", 2, "age: 300 is not between 0 and 120"),
         ("<table Knows>", 1, "to: Person 'b' was rejected (line 2 of <table Person>)"),
     ]
+
+
+def test_the_command_line_says_how_many_rows_were_loaded_and_rejected(graph: og.Graph, tmp_path: Path) -> None:
+    path = write(tmp_path / "in.jsonl", *FAULTS)
+    done = graph.load(str(path), mode="append", on_error="quarantine", engine="local")
+    first, *_, last = load_text(done)
+    assert done.commit is not None
+    assert first == f"loaded 4 rows into main, commit {done.commit.id}"
+    assert last == (
+        "18 rows were rejected (range 4, endpoint 3, cardinality 2, key 2, unique 2, check 1, enum 1, record 1, "
+        f"type 1, unknown_field 1), see {done.quarantine}"
+    )
 
 
 def test_a_misspelt_type_of_a_table_gets_a_suggestion(graph: og.Graph, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@
 3. existing  per group of fragments of the pinned tables that matter: the same digests of what the graph holds
 4. check     per bucket: ids twice, ids that exist, endpoints, unique tuples, cardinality
 5. compare   in `merge`, per piece: rows that the graph has exactly so are dropped
-6. settle    with quarantine: rows that break a rule go, and what that orphans, until the rest is valid; without it the
-             first broken rule refuses the load
+6. settle    with quarantine: rows that break a rule go, and what that orphans, until the rest is valid; without it
+             the same is done to count them, and they refuse the load
 7. write     per group of pieces: fragments of new rows, fragments of replaced rows with their row ids; per fragment of
              the old table: which rows are deleted
 8. commit    one stamped transaction or two per table, through the door

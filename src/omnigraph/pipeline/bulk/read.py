@@ -87,7 +87,15 @@ def _records(context: Context, segment: Mapping[str, Any], found: Found) -> None
     _parsed(context, text_of(segment), segment, found)
 
 
-def _parsed(context: Context, text: bytes, segment: Mapping[str, Any], found: Found) -> None:
+def _parsed(
+    context: Context,
+    text: bytes,
+    segment: Mapping[str, Any],
+    found: Found,
+    *,
+    originals: Sequence[bytes] | None = None,
+) -> None:
+    """`originals` are the lines of the input where `text` was made of them."""
     ulids = segment.get("ulids")
     parsed: Parsed = parse(
         context.schema, [text], threads=1, ulids=None if ulids is None else Ulids(ulids[0], int(ulids[1]))
@@ -96,14 +104,17 @@ def _parsed(context: Context, text: bytes, segment: Mapping[str, Any], found: Fo
     for rows in parsed.rows.values():
         lines = np.asarray(rows.lines) + before
         found.rows.setdefault(rows.type.key, []).append(Rows(rows.table, lines, rows.has_own_ids))
-    found.rejected += [replace(line, line=line.line + before) for line in parsed.rejected]
+    for line in parsed.rejected:
+        record = line.record if originals is None else originals[line.line - 1].rstrip(b"\r")
+        found.rejected.append(replace(line, line=line.line + before, record=record))
     found.segment_lines.append(parsed.line_count)
 
 
 def _table(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any], found: Found) -> None:
     t = context.type(piece["type"])
     if piece["format"] == "jsonl":
-        _parsed(context, b"".join(_as_records(t, piece, text_of(segment))), segment, found)
+        lines = text_of(segment).split(b"\n")[:-1]
+        _parsed(context, b"".join(_as_records(t, piece, lines)), segment, found, originals=lines)
         return
     given = given_rows(context, piece, segment)
     before = found.line_count
@@ -135,16 +146,16 @@ def _typed(t: EntityType, given: Given, segment: Mapping[str, Any], found: Found
         )
 
 
-def _as_records(t: EntityType, piece: Mapping[str, Any], text: bytes) -> Iterator[bytes]:
+def _as_records(t: EntityType, piece: Mapping[str, Any], lines: Sequence[bytes]) -> Iterator[bytes]:
     """Lines that are the objects themselves, as the records that the envelope reads."""
     kind = b"type" if t.kind == "node" else b"edge"
     head = b'{"' + kind + b'":' + orjson.dumps(t.name)
     renamed, skip = piece["columns"], set(piece["skip"])
-    for line in text.splitlines(keepends=True):
-        if not line.strip() or not line.lstrip().startswith(b"{"):
-            yield line
+    for line in lines:
+        if not line.lstrip().startswith(b"{"):
+            yield line + b"\n"
         elif t.kind == "node" and not renamed and not skip:
-            yield head + b',"data":' + line.rstrip(b"\r\n") + b"}\n"
+            yield head + b',"data":' + line.rstrip(b"\r") + b"}\n"
         else:
             yield _renamed_record(t, line, head, renamed, skip)
 
@@ -153,7 +164,7 @@ def _renamed_record(t: EntityType, line: bytes, head: bytes, renamed: Mapping[st
     try:
         given = orjson.loads(line)
     except orjson.JSONDecodeError:
-        return line
+        return line + b"\n"
     data: dict[str, Any] = {}
     ends: dict[str, Any] = {}
     for column, value in given.items():
