@@ -1,4 +1,4 @@
-"""The driver of `test_killed`: three loads and, before the last of them, an optimize, on executors of their own.
+"""The driver of `test_killed`: loads, two of them followed by an optimize, and a verify, on executors of their own.
 
 It tells how far it is.
 """
@@ -23,14 +23,17 @@ def main(uri: str, folder: str) -> None:
     spark = spark_session(SparkSettings(master="local-cluster[2,1,1024]", conf=conf))
     cut.PIECE_BYTES = (40_000, 40_000)
     graph = og.open(uri, spark=spark)
-    for name in ("worker", "executor", "driver"):
-        if name == "driver":
-            print("optimizing", flush=True)
-            result = graph.optimize(engine="spark", target_rows_per_fragment=2_000)
-            print(f"optimized {result.ok}", flush=True)
+    for name in ("worker", "executor", "more", "driver"):
         print(f"loading {name}", flush=True)
         done = graph.load(f"{folder}/{name}.jsonl", mode="append", engine="spark")
         print(f"loaded {name} {sum(done.inserted.values())}", flush=True)
+        if name in ("executor", "more"):
+            print("optimizing", flush=True)
+            result = graph.optimize(engine="spark", target_rows_per_fragment=2_000)
+            print(f"optimized {result.ok}", flush=True)
+        if name == "more":
+            print("verifying", flush=True)
+            print(f"verified {graph.verify(full=True, engine='spark').ok}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Processes that die in the middle of a load or an optimize: exactly the old or the new state, no row twice.
+"""Processes that die in the middle of a load, an optimize or a verify: exactly the old or the new state, no row twice.
 
 Speculation is on and eager, so that most tasks run twice as well.
 """
@@ -73,7 +73,7 @@ def write_input(path: Path) -> None:
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     og.init(tmp_path / "g", SCHEMA)
-    for name in ("worker", "executor", "driver"):
+    for name in ("worker", "executor", "more", "driver"):
         write_input(tmp_path / f"{name}.jsonl")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
     environment["SPARK_WORKER_DIR"] = str(tmp_path / "work")
@@ -96,6 +96,16 @@ def said(process: subprocess.Popen[str], text: str) -> None:
 
 def segments(graph: Path) -> int:
     return len(list(graph.glob("*/*/_indices/*")))
+
+
+def worked(driver: int) -> dict[int, int]:
+    """The ticks that each Python worker has worked."""
+    found = {}
+    for worker in python_workers(driver):
+        with suppress(OSError):  # it has ended since
+            fields = Path(f"/proc/{worker}/stat").read_text().rsplit(")", 1)[1].split()
+            found[worker] = int(fields[11]) + int(fields[12])
+    return found
 
 
 def kill_in_the_middle(
@@ -135,8 +145,23 @@ def require_optimized(graph: Path) -> None:
         assert disagreements(table) == []
 
 
+def kill_an_executor_at_work(process: subprocess.Popen[str]) -> None:
+    """Kill the executor of a Python worker that works since this was called."""
+    before, deadline = worked(process.pid), time.monotonic() + 120
+    while time.monotonic() < deadline:
+        now = worked(process.pid)
+        busy = [worker for worker, ticks in now.items() if ticks > before.get(worker, 0) + 5]
+        if busy:
+            parents = {child: parent for child, parent, _ in processes()}
+            os.kill(next(e for e in executors(process.pid) if e in (parents[parents[busy[0]]],)), signal.SIGKILL)
+            return
+        time.sleep(0.01)
+    pytest.fail("no worker was at work")
+
+
 @pytest.mark.long
-def test_a_python_worker_an_executor_and_the_driver_die_in_the_middle_of_loads_and_an_optimize(
+@pytest.mark.timeout(600)
+def test_a_python_worker_an_executor_and_the_driver_die_in_the_middle_of_loads_optimize_and_verify(
     job: tuple[subprocess.Popen[str], Path],
 ) -> None:
     process, folder = job
@@ -152,13 +177,22 @@ def test_a_python_worker_an_executor_and_the_driver_die_in_the_middle_of_loads_a
     said(process, "optimizing")
     kill_in_the_middle(process, graph, python_workers, segments)
     said(process, "optimized True")
+    said(process, "loading more")
+    said(process, f"loaded more {2 * PEOPLE}")
+    said(process, "optimizing")
+    kill_an_executor_at_work(process)
+    said(process, "optimized True")
+    assert rows(graph) == expected("worker", "executor", "more")
+    said(process, "verifying")
+    kill_an_executor_at_work(process)
+    said(process, "verified True")
     said(process, "loading driver")
     kill_in_the_middle(process, graph, lambda driver: [driver])
     process.wait()
     assert process.stdout is not None
     assert process.stdout.read() == ""
     # The old state, writable at once; what the dead driver staged goes with the next load.
-    assert rows(graph) == expected("worker", "executor")
+    assert rows(graph) == expected("worker", "executor", "more")
     require_optimized(graph)
     og.open(graph).load(str(folder / "driver.jsonl"), mode="append", engine="local")
-    assert rows(graph) == expected("worker", "executor", "driver")
+    assert rows(graph) == expected("worker", "executor", "more", "driver")
