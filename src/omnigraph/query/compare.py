@@ -85,9 +85,9 @@ def _fits(values: Values, wanted: pa.DataType) -> bool:
     """Whether every number is exact in the wanted type."""
     if pa.types.is_floating(values.type):
         return bool(pa.types.is_floating(wanted))
-    limit = WHOLE_FLOATS if pa.types.is_floating(wanted) else (1 << 63) - 1
+    low, high = (-WHOLE_FLOATS, WHOLE_FLOATS) if pa.types.is_floating(wanted) else (-(1 << 63), (1 << 63) - 1)
     found = np.asarray(spread(values, 1).drop_null())
-    return len(found) == 0 or (int(found.max()) <= limit and int(found.min()) >= -limit - 1)
+    return len(found) == 0 or (int(found.max()) <= high and int(found.min()) >= low)
 
 
 def among(needle: Values, kind: str, items: Sequence[Any], item_type: pa.DataType) -> Values:
