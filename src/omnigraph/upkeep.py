@@ -50,6 +50,7 @@ class Upkeep:
         concurrency: int | None = None,
         defer_index_remap: bool = False,
         drain: bool = False,
+        rebuild_indexes: bool = False,
     ) -> OptimizePlan:
         """What `optimize` would do with these options, per table and with the reasons. Nothing is changed."""
         from omnigraph.maintenance.optimize import Optimize
@@ -64,6 +65,7 @@ class Upkeep:
             concurrency=concurrency,
             defer_index_remap=defer_index_remap,
             drain=drain,
+            rebuild_indexes=rebuild_indexes,
         )
         return Optimize(self._door, self.engines, branch=branch, engine=None).plan(options)
 
@@ -79,15 +81,17 @@ class Upkeep:
         concurrency: int | None = None,
         defer_index_remap: bool = False,
         drain: bool = False,
+        rebuild_indexes: bool = False,
         plan: OptimizePlan | Mapping[str, Any] | None = None,
         engine: str | None = None,
     ) -> OptimizeResult:
         """Merge small fragments, restore index coverage, build declared indices: all tables in one commit, or none.
 
         `tables` are table keys or type names, all by default. Budgets limit what is read (`max_bytes`, `max_rows`) and
-        for how long new work is begun (`max_time_s`). `plan`, from `plan_optimize`, is executed as it is, as far as it
-        still stands; its options are its own, but for `max_time_s` and `concurrency` where they are given. Rows never
-        change, and old versions stay.
+        for how long new work is begun (`max_time_s`). `rebuild_indexes` builds every index of the tables anew from
+        their rows; without it only those whose files are missing or cut short are. `plan`, from `plan_optimize`, is
+        executed as it is, as far as it still stands; its options are its own, but for `max_time_s` and `concurrency`
+        where they are given. Rows never change, and old versions stay.
         """
         from omnigraph.maintenance.optimize import Optimize, OptimizePlan
         from omnigraph.maintenance.optimize.model import options_of
@@ -105,6 +109,7 @@ class Upkeep:
             concurrency=concurrency,
             defer_index_remap=defer_index_remap,
             drain=drain,
+            rebuild_indexes=rebuild_indexes,
         )
         return Optimize(self._door, self.engines, branch=branch, engine=engine).run(options)
 

@@ -69,6 +69,14 @@ Defer = Annotated[
     ),
 ]
 Drain = Annotated[bool, Option("--drain", help="Build every index anew and end what --defer-index-remap began.")]
+Rebuild = Annotated[
+    bool,
+    Option(
+        "--rebuild-indexes",
+        help="Build every index of the tables anew from their rows, whatever the old ones say. Indices whose files are "
+        "missing or cut short are built anew without it.",
+    ),
+]
 Plan = Annotated[bool, Option("--plan", help="Only show what would be done, and why. Nothing is changed.")]
 Apply = Annotated[
     str | None,
@@ -100,6 +108,7 @@ def optimize(
     concurrency: Concurrency = None,
     defer_index_remap: Defer = False,
     drain: Drain = False,
+    rebuild_indexes: Rebuild = False,
     plan: Plan = False,
     apply: Apply = None,
     engine: Engine = None,
@@ -121,6 +130,7 @@ def optimize(
         "max_rows": max_rows,
         "defer_index_remap": defer_index_remap,
         "drain": drain,
+        "rebuild_indexes": rebuild_indexes,
     }
     if apply is not None and (plan or any(options.values())):
         raise UsageError(detail="--apply does what its plan says: it takes no further choice of work.")

@@ -74,6 +74,8 @@ class IndexPlan:
     """The segments that the index had when this was planned."""
     rows: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    unusable: bool = False
+    """The index has files that can't be used: what there is of it goes, also if it can't be built anew."""
 
     def to_json(self) -> dict[str, Any]:
         return {**self.__dict__, "build": [list(b) for b in self.build], "options": dict(self.options)}

@@ -64,14 +64,22 @@ def _remote(location: Location, folder: str) -> Iterator[StoredFile]:
 
 def folders(location: Location, folder: str) -> list[str]:
     """Names of the folders directly below `<graph>/<folder>`, sorted."""
+    return children(location, folder)[1]
+
+
+def children(location: Location, folder: str) -> tuple[list[str], list[str]]:
+    """Names of the files and of the folders directly below `<graph>/<folder>`, each sorted."""
     if location.is_local:
         root = location.join(folder)
         try:
-            return sorted(entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False))
+            entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in os.scandir(root)]
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return [], []
         except OSError as error:
             raise StorageError(doing=f"listing {root}", detail=str(error)) from error
+        return sorted(n for n, is_folder in entries if not is_folder), sorted(
+            n for n, is_folder in entries if is_folder
+        )
     import obstore
     from obstore.exceptions import BaseError
 
@@ -81,4 +89,5 @@ def folders(location: Location, folder: str) -> list[str]:
         found = obstore.list_with_delimiter(open_store(location, folder))
     except (BaseError, OSError) as error:
         raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
-    return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"])
+    files = sorted(entry["path"].rpartition("/")[2] for entry in found["objects"])
+    return [f for f in files if f], sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"])

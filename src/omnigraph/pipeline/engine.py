@@ -25,7 +25,9 @@ class Engines:
     session: Any = None
     watcher: Watcher = field(default_factory=Silent)
 
-    def choose(self, *, work_bytes: int | None, requested: str | None = None) -> tuple[str, str]:
+    def choose(
+        self, *, work_bytes: int | None, requested: str | None = None, local_below_bytes: int = SMALL_BYTES
+    ) -> tuple[str, str]:
         """The engine's name and the reason in words. `work_bytes` None: the size is not known, and may be large."""
         asked = requested or self.requested or os.environ.get("OMNIGRAPH_ENGINE") or "auto"
         if asked not in get_args(Choice):
@@ -34,14 +36,21 @@ class Engines:
             return asked, "as asked for"
         if self.session is not None or active_session() is not None:
             return "spark", "a session is running"
-        if work_bytes is not None and work_bytes < SMALL_BYTES:
+        if work_bytes is not None and work_bytes < local_below_bytes:
             return "local", "starting a JVM would take longer than the work"
         size = "of unknown size" if work_bytes is None else f"of {work_bytes / 2**20:.0f} MiB"
         return "spark", f"work {size}"
 
-    def runner(self, *, work_bytes: int | None, requested: str | None = None, reason: str | None = None) -> Runner:
+    def runner(
+        self,
+        *,
+        work_bytes: int | None,
+        requested: str | None = None,
+        reason: str | None = None,
+        local_below_bytes: int = SMALL_BYTES,
+    ) -> Runner:
         """`reason` says why `requested` is what it is, where nobody asked for it."""
-        name, why = self.choose(work_bytes=work_bytes, requested=requested)
+        name, why = self.choose(work_bytes=work_bytes, requested=requested, local_below_bytes=local_below_bytes)
         self.watcher.engine(name, reason or why)
         if name == "local":
             return LocalRunner(watcher=self.watcher)

@@ -126,15 +126,18 @@ def require_size(path: str, size: int | None) -> None:
 
 def require_closed(path: str) -> None:
     """A file of Lance's own format ends in its mark; one that does not was cut short."""
+    if not is_closed(path):
+        raise StorageError(doing=f"writing {path}", detail="the file is cut short")
+
+
+def is_closed(path: str) -> bool:
+    """Whether a file ends as Lance ends its files."""
     try:
-        with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - len(_LANCE_MARK)))
-            is_closed = file.read() == _LANCE_MARK
+        with open(path, "rb", buffering=0) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - len(_LANCE_MARK)))
+            return file.read() == _LANCE_MARK
     except OSError as error:
         raise StorageError(doing=f"checking {path}", detail=str(error)) from error
-    if not is_closed:
-        raise StorageError(doing=f"writing {path}", detail="the file is cut short")
 
 
 def _check_mark(path: str) -> None:

@@ -25,13 +25,14 @@ _KINDS = {"LabelList": "LABEL_LIST"}
 
 @dataclass(frozen=True)
 class Segment:
-    """`version` is the table version that it was built on."""
+    """`version` is the table version that it was built on; `base_id` says where it lies, if not with the table."""
 
     uuid: str
     fragments: frozenset[int]
     version: int
     index_version: int
     size_bytes: int
+    base_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,22 @@ def built_indices(table: LanceDataset) -> list[BuiltIndex]:
                 version=int(s.dataset_version_at_last_update),
                 index_version=int(s.index_version),
                 size_bytes=int(s.size_bytes or 0),
+                base_id=s.base_id,
             )
             for s in index.segments
         )
         kind = _KINDS.get(index.index_type, index.index_type.upper())
         found.append(BuiltIndex(index.name, kind, tuple(index.fields), index.field_names[0], segments))
     return sorted(found, key=lambda i: i.name)
+
+
+def segment_folder(pin: Pin, table: LanceDataset, segment: Segment) -> str:
+    """Where a segment's files lie, relative to the graph: a fork uses those of the line that it was made from."""
+    path = pin.path
+    if segment.base_id is not None:
+        base = next(b.path for b in table.base_paths().values() if b.id == segment.base_id)
+        path = pin.root + base.rstrip("/").rpartition(pin.root)[2]
+    return f"{path}/_indices/{segment.uuid}"
 
 
 def fragment_reuse(table: LanceDataset) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.index import segments
-from omnigraph.maintenance.optimize import plan
+from omnigraph.maintenance.optimize import indices
 from tests.maintenance.optimize.answers import disagreements
 
 SCHEMA = """
@@ -127,7 +127,7 @@ def test_every_index_answers_what_a_scan_answers_after_any_life_beside_optimize(
     monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     monkeypatch.setattr(segments, "SEGMENT_ROWS", 60)
     monkeypatch.setattr(segments, "ABSORB_ROWS", 6)
-    monkeypatch.setattr(plan, "VECTORS_LEAST", 8)
+    monkeypatch.setattr(indices, "VECTORS_LEAST", 8)
     rng = random.Random(seed)
     og.init(tmp_path / "g", SCHEMA, row_ids="stable" if row_ids == "stable" else "address")
     writer = Writer(og.open(tmp_path / "g"), rng)

@@ -14,7 +14,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import UsageError
 from omnigraph.index import segments
-from omnigraph.maintenance.optimize import plan
+from omnigraph.maintenance.optimize import indices
 from omnigraph.storage.indices import FRAGMENT_REUSE, built_indices, fragment_reuse
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import people
@@ -64,7 +64,7 @@ def fill(graph: og.Graph, first: int, fragments: int) -> None:
 @pytest.fixture
 def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
     """Seven fragments, every kind of index over all of them."""
-    monkeypatch.setattr(plan, "VECTORS_LEAST", 8)
+    monkeypatch.setattr(indices, "VECTORS_LEAST", 8)
     monkeypatch.setattr(segments, "ABSORB_ROWS", 8)
     made = og.init(tmp_path / "g", SCHEMA, row_ids="address")
     fill(made, 0, 7)

@@ -283,9 +283,9 @@ def test_a_vector_index_without_vectors_is_pending_and_the_others_are_built_in_o
 def test_a_vector_property_named_as_a_column_of_lance_itself_gets_an_index_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.maintenance.optimize import plan
+    from omnigraph.maintenance.optimize import indices
 
-    monkeypatch.setattr(plan, "VECTORS_LEAST", 8)
+    monkeypatch.setattr(indices, "VECTORS_LEAST", 8)
     graph = og.init(tmp_path / "g", "node Doc { key: String @key  flat: Vector(2) @index }")
     graph.insert({"Doc": [{"key": f"d{i}", "flat": [i + 1.0, 2.0]} for i in range(40)]})
     assert graph.optimize().table("node:Doc").pending_indexes == ()

@@ -52,7 +52,7 @@ def test_a_table_that_moved_without_the_door(plain: og.Graph, branch: str) -> No
     damage.branch_out(plain)
     damage.newest(plain, "City", branch).delete("id = 'Bonn'")
     finding = damage.only(plain.verify(), "uncovered_drift", severity="error", table="node:City", branch=branch)
-    assert finding.remedy.startswith(f"Run `omnigraph repair --branch {branch}`")
+    assert finding.remedy.startswith(f"Run `omnigraph repair {plain.uri} --branch {branch}`")
     assert finding.examples == ("Delete",)
 
 
@@ -99,6 +99,20 @@ def test_folders_that_no_commit_knows_once_they_are_old(plain: og.Graph, folder:
     damage.age(stray)
     finding = damage.only(plain.verify(quick=True), "unexplained_file", severity="warning", table=None)
     assert finding.examples == (folder,)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "backup/people.jsonl", "nodes/notes.txt", "edges/notes.txt"])
+def test_files_of_strangers_where_omnigraph_puts_none(plain: og.Graph, name: str) -> None:
+    stray = Path(plain.uri, name)
+    stray.parent.mkdir(exist_ok=True)
+    stray.write_bytes(b"stray")
+    finding = damage.only(plain.verify(quick=True), "unexplained_file", severity="warning", table=None, count=1)
+    assert finding.examples == (name if "backup" not in name else "backup/",)
+    assert finding.remedy.endswith(f"move it out of {plain.uri}.")
+    stray.unlink()
+    if "backup" in name:
+        stray.parent.rmdir()
+    assert plain.verify(quick=True).findings == ()
 
 
 def test_files_of_older_versions_and_of_dropped_types_are_explained(plain: og.Graph) -> None:

@@ -48,7 +48,8 @@ def test_an_index_that_holds_old_values_of_rows_is_found(plain: og.Graph, column
     for finding in findings:
         assert finding.severity == "error"
         assert f"{column}_{kind.lower()} ({kind})" in finding.message
-        assert finding.remedy.startswith("Run `omnigraph optimize --branch main`")
+        command = f"omnigraph optimize {plain.uri} --tables node:Person --branch main --rebuild-indexes"
+        assert finding.remedy.startswith(f"Run `{command}`:")
 
 
 @pytest.mark.parametrize(("column", "kind"), [k for k in CHANGES if k[1] != "IVF_FLAT"])
@@ -93,7 +94,7 @@ def test_an_index_whose_files_are_garbage_is_unreadable(plain: og.Graph) -> None
         file.write_bytes(b"\xff" * file.stat().st_size)
     finding = damage.only(plain.verify(), "index_unreadable", severity="error", table="node:Person", branch="main")
     assert "age_btree (BTREE)" in finding.message
-    assert "omnigraph optimize" in finding.remedy
+    assert "--rebuild-indexes" in finding.remedy
 
 
 def test_rows_that_no_index_covers_yet_are_a_warning_and_no_wrong_answer(plain: og.Graph) -> None:
@@ -101,8 +102,30 @@ def test_rows_that_no_index_covers_yet_are_a_warning_and_no_wrong_answer(plain: 
     finding = damage.only(plain.verify(full=True), "index_uncovered", severity="warning", table="node:City", count=4)
     assert "id_btree (BTREE)" in finding.message
     assert plain.verify().ok
+    assert finding.remedy == f"Run `omnigraph optimize {plain.uri} --tables node:City --branch main`."
     damage.index(plain, kinds={"City": damage.KINDS["City"]})
     assert plain.verify(quick=True).findings == ()
+
+
+def test_rows_that_many_indices_do_not_cover_are_one_finding_that_names_them(graph: og.Graph) -> None:
+    graph.insert({"Person": [{**damage.person(i), "name": f"n{i}", "email": f"n{i}@x"} for i in range(3)]})
+    finding = damage.only(graph.verify(quick=True), "index_uncovered", table="node:Person", branch="main", count=3)
+    kinds = damage.KINDS["Person"]
+    assert f"by {len(kinds)} indices: " in finding.message
+    for column, kind in kinds:
+        assert f"{column}_{kind.lower()} ({kind})" in finding.message
+
+
+def test_a_text_index_of_texts_without_words_is_opened_all_the_same(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", "node N { name: String @key }")
+    graph.insert({"N": [{"name": f"{i}"} for i in range(9)]})
+    graph.optimize(engine="local")
+    table = damage.newest(graph, "N")
+    uuid = next(s.uuid for i in built_indices(table) if i.kind == "INVERTED" for s in i.segments)
+    for file in damage.folder(graph, damage.pin_of(graph, "N")).glob(f"_indices/{uuid}/*.*"):
+        file.write_bytes(b"\xff" * file.stat().st_size)
+    finding = damage.only(og.open(graph.uri, engine="local").verify(), "index_unreadable")
+    assert "(INVERTED)" in finding.message
 
 
 @pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_HNSW_SQ", "IVF_SQ"])
@@ -164,7 +187,9 @@ def test_entries_that_lead_nowhere_since_the_word_of_their_rows_is_gone(moved: o
     finding = next(f for f in result.findings if f.code == "dead_row_address")
     assert finding.severity == "error"
     assert finding.count == 29, "the deleted ones are nobody's"
-    assert finding.remedy.startswith("Run `omnigraph optimize --drain --branch main`")
+    assert finding.remedy.startswith(f"Run `omnigraph optimize {moved.uri} --tables node:N --branch main --rebuild-")
+    assert moved.optimize(rebuild_indexes=True, tables=["node:N"]).ok
+    assert og.open(moved.uri, engine="local").verify(full=True).findings == ()
 
 
 @pytest.mark.parametrize("most", range(6, 14))

@@ -19,7 +19,7 @@ def test_an_edge_whose_node_is_not_there(plain: og.Graph, end: str) -> None:
     finding = damage.only(plain.verify(), "dangling_endpoint", severity="error", table="edge:Knows", branch="main")
     assert finding.examples == (f"'bad' {end}='p010'",), "p010 was deleted"
     assert finding.count == 1
-    assert "omnigraph load --mode merge" in finding.remedy
+    assert f"`omnigraph load {plain.uri} --data FILE --mode merge --branch main`" in finding.remedy
 
 
 def test_an_edge_of_a_fork_counts_against_the_nodes_of_its_branch(plain: og.Graph) -> None:
@@ -35,7 +35,7 @@ def test_an_id_that_is_there_twice(plain: og.Graph, type_name: str, row: dict[st
     damage.raw_rows(plain, type_name, [row])
     finding = damage.only(plain.verify(), "duplicate_key", severity="error", branch="main", count=1)
     assert finding.examples == (repr(row["id"]),)
-    assert f"export --type {type_name}" in finding.remedy
+    assert f"`omnigraph export {plain.uri} --type {type_name} --branch main > rows.jsonl`" in finding.remedy
 
 
 def test_a_unique_value_that_is_there_twice(plain: og.Graph) -> None:

@@ -9,10 +9,17 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import BranchNotFound, UsageError
-from omnigraph.maintenance.verify import CODES
+from omnigraph.language.schema.parse import parse_schema
+from omnigraph.maintenance.verify import CODES, run
+from omnigraph.maintenance.verify.scope import Line
+from omnigraph.pipeline.engine import Engines
+from omnigraph.storage.records import Pin
 from tests.maintenance.verify import damage
 from tests.storage.old_graphs import build_old_graph
 
+# A million rows are some 50 MB of ids and numbers; a sample asks for a handful of their vectors, `--full` for all.
+WORK = [(1_000_000, 4, False, "local"), (1_000_000, 1024, False, "local"), (1_000_000, 1024, True, "spark")]
+WORK += [(100_000, 4, True, "local"), (20_000_000, 4, False, "spark")]
 DOCS = Path(__file__).parents[3] / "docs" / "maintenance.md"
 
 
@@ -118,11 +125,27 @@ def test_live_writers_do_not_disturb_it_and_are_not_disturbed(graph: og.Graph) -
     assert failures == []
 
 
+@pytest.mark.parametrize(("rows", "vectors", "full", "engine"), WORK)
+def test_the_engine_is_chosen_by_what_is_read(
+    monkeypatch: pytest.MonkeyPatch, rows: int, vectors: int, full: bool, engine: str
+) -> None:
+    monkeypatch.delenv("OMNIGRAPH_ENGINE", raising=False)
+    monkeypatch.setattr("omnigraph.pipeline.engine.active_session", lambda: None)
+    schema = parse_schema(f"node N {{ name: String @key  n: I64 @index  v: Vector({vectors}) @index }}")
+    line = Line(Pin("n1", "i", None, 1, rows=rows, fragments=1), next(iter(schema.nodes)), "main")
+    chosen, _ = Engines().choose(work_bytes=run._work_bytes(line, full=full), local_below_bytes=run.LOCAL_BELOW_BYTES)
+    assert chosen == engine
+
+
 def test_every_code_stands_in_the_docs() -> None:
     text = DOCS.read_text()
     for code, known in CODES.items():
         assert f"| `{code}` | {known.severity} |" in text, code
         assert "`omnigraph" in known.remedy
+        told = text[text.index(f"| `{code}` | {known.severity} |") :].partition("\n")[0]
+        for remedy in (known.remedy, *known.special.values()):
+            names = {"uri": "URI", "branch": "BRANCH", "table": "TABLE", "type": "TYPE"}
+            assert remedy.format(**names) in told, code
 
 
 @pytest.mark.parametrize("generation", [1, 2])

@@ -44,6 +44,7 @@ class OptimizeOptions:
     concurrency: int = field(default_factory=default_concurrency)
     defer_index_remap: bool = False
     drain: bool = False
+    rebuild_indexes: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("target_rows_per_fragment", 2), ("concurrency", 1), ("max_bytes", 1), ("max_rows", 1)):

@@ -14,23 +14,13 @@ there are, and fragments are merged that will have all their segments in common.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.stage import View
 from omnigraph.errors import OmnigraphError, UsageError
-from omnigraph.index.build import (
-    VECTORS_LEAST,
-    directed_vectors,
-    outgrown,
-    partitions,
-    shares_centroids,
-    trained_partitions,
-    vector_kind,
-)
-from omnigraph.index.declared import DeclaredIndex, declared
 from omnigraph.index.segments import (
     IndexPlan,
     Layout,
@@ -38,12 +28,11 @@ from omnigraph.index.segments import (
     crossings,
     homes,
     not_worth_keeping,
-    plan_index,
-    plan_new,
     with_planned,
 )
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.drift import drift_of, published
+from omnigraph.maintenance.optimize.indices import built_anew, coverage_of, index_work, sound
 from omnigraph.maintenance.optimize.model import (
     DRIFT,
     Bin,
@@ -55,10 +44,9 @@ from omnigraph.maintenance.optimize.model import (
 )
 from omnigraph.storage import facts, lancefs
 from omnigraph.storage.facts import Fragment
-from omnigraph.storage.indices import BuiltIndex, built_indices, fragment_reuse
+from omnigraph.storage.indices import built_indices, fragment_reuse
 from omnigraph.storage.rewrite import first_new_id
 from omnigraph.storage.sidecars import blob_bytes
-from omnigraph.storage.table import name_of
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -132,7 +120,7 @@ def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
         pending: tuple[PendingIndex, ...] = ()
         bins: tuple[Bin, ...] = ()
         if drift is None and options.defer_index_remap:
-            indexes, pending, bins = _deferred(table, t, fragments, options)
+            indexes, pending, bins = _deferred(view, table, t, fragments, options)
         elif drift is None:
             bins = _bins(table, fragments, options)
     return TablePlan(
@@ -172,15 +160,16 @@ def _bins(table: LanceDataset, fragments: Sequence[Fragment], options: OptimizeO
 
 
 def _deferred(
-    table: LanceDataset, t: EntityType, fragments: Sequence[Fragment], options: OptimizeOptions
+    view: View, table: LanceDataset, t: EntityType, fragments: Sequence[Fragment], options: OptimizeOptions
 ) -> tuple[tuple[IndexPlan, ...], tuple[PendingIndex, ...], tuple[Bin, ...]]:
     """Steps 2 and 4 the other way round. The graph of an HNSW index can't follow a rewrite that leaves rows out: such
     a one is built anew first.
     """
     built, layout, first = built_indices(table), layout_of(table, ()), first_new_id(table)
+    anew = built_anew(view.tables.location, view.pins[t.id], table, built, every=options.rebuild_indexes)
     rebuilt: dict[str, str] = {}
     while True:
-        indexes, pending = _index_work(table, t, layout, rebuilt, absorb=False)
+        indexes, pending = index_work(table, t, layout, whole=rebuilt, anew=anew, absorb=False)
         after = homes(with_planned(built, indexes))
         bins = plan_bins(fragments, options.target_rows_per_fragment, first_id=first, common=after)
         losing = {number for one in bins if one.deleted for number in one.fragments}
@@ -259,41 +248,18 @@ def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: Op
     indexes, pending = draft.indexes, draft.pending_indexes
     with lancefs.reading(f"planning {t.key}"):
         built = built_indices(table)
+        anew = built_anew(view.tables.location, draft.pin, table, built, every=options.rebuild_indexes)
         if not draft.deferred:
             whole = {b.name: "it ends the deferred remap" for b in built} if draft.drain else {}
-            indexes, pending = _index_work(table, t, layout_of(table, bins), whole)
+            indexes, pending = index_work(table, t, layout_of(table, bins), whole=whole, anew=anew)
     return replace(
         draft,
         bins=tuple(bins),
         indexes=indexes,
         pending_indexes=pending,
-        coverage=coverage_of(t, built, {f.id: f.rows for f in facts.fragments_of(table)}, pending),
+        coverage=coverage_of(t, sound(built, anew), {f.id: f.rows for f in facts.fragments_of(table)}, pending),
         left_fragments=sum(len(b.fragments) for b in draft.bins) - sum(len(b.fragments) for b in bins),
     )
-
-
-def _index_work(
-    table: LanceDataset, t: EntityType, layout: Layout, whole: Mapping[str, str], *, absorb: bool = True
-) -> tuple[tuple[IndexPlan, ...], tuple[PendingIndex, ...]]:
-    """What the indices need for this layout; `whole` are those that are built anew, by name, and why."""
-    if not layout.rows:
-        return (), ()
-    built = built_indices(table)
-    indexes: list[IndexPlan] = []
-    pending: list[PendingIndex] = []
-    known: set[str] = set()
-    for want in declared(t):
-        found = _matching(want, built)
-        if found is None:
-            missing = _missing(table, want, layout)
-            (pending if isinstance(missing, PendingIndex) else indexes).append(missing)  # type: ignore[arg-type]
-            continue
-        known.add(found.name)
-        indexes += _extended(table, found, want.property, layout, whole.get(found.name), absorb=absorb)
-    for other in built:
-        if other.name not in known:
-            indexes += _extended(table, other, other.column, layout, whole.get(other.name), absorb=absorb)
-    return tuple(indexes), tuple(pending)
 
 
 def layout_of(table: LanceDataset, bins: Sequence[Bin]) -> Layout:
@@ -313,46 +279,6 @@ def layout_of(table: LanceDataset, bins: Sequence[Bin]) -> Layout:
     )
 
 
-def _matching(want: DeclaredIndex, built: Sequence[BuiltIndex]) -> BuiltIndex | None:
-    return next((b for b in built if b.column == want.column and b.kind.startswith(want.kind)), None)
-
-
-def _extended(
-    table: LanceDataset, built: BuiltIndex, of: str, layout: Layout, whole: str | None, *, absorb: bool
-) -> list[IndexPlan]:
-    """The plan of an index that exists, if it needs one."""
-    found = plan_index(built, layout, property=of, whole=whole, absorb=absorb)
-    if found is None or not built.kind.startswith("IVF"):
-        return [] if found is None else [found]
-    trained = trained_partitions(table, built.name)
-    rows = sum(layout.rows.values())
-    if outgrown(trained, rows) and absorb:
-        found = plan_index(built, layout, property=of, whole=f"it has outgrown its {trained} partitions")
-        assert found is not None
-        trained = partitions(rows)
-        if shares_centroids(built.kind):
-            return [replace(found, options={"vectors": rows})]
-    if shares_centroids(built.kind):
-        return [replace(found, options={"centroids_of": built.name})]
-    return [replace(found, options={"partitions": trained})]
-
-
-def _missing(table: LanceDataset, want: DeclaredIndex, layout: Layout) -> IndexPlan | PendingIndex:
-    if want.kind != "IVF":
-        return plan_new(layout, property=want.property, column=want.column, name=want.name, kind=want.kind)
-    vectors = table.count_rows(f"{name_of(want.column)} IS NOT NULL")
-    if vectors < VECTORS_LEAST:
-        told = "no vectors yet" if not vectors else f"{vectors} vectors of at least {VECTORS_LEAST}"
-        return PendingIndex(want.property, want.kind, told)
-    directed = directed_vectors(table, want.column, most=VECTORS_LEAST)
-    if directed < VECTORS_LEAST:
-        told = "all of its vectors are zero" if not directed else f"{directed} vectors that are not zero"
-        return PendingIndex(want.property, want.kind, f"{told}; it takes {VECTORS_LEAST} that have a direction")
-    kind = vector_kind(vectors, want.column)
-    made = plan_new(layout, property=want.property, column=want.column, name=want.name, kind=kind)
-    return replace(made, options={"vectors": vectors})
-
-
 def _cut_indexes(tables: Sequence[TablePlan], options: OptimizeOptions) -> list[TablePlan]:
     """Leave index work for later where a budget is spent; what belongs to a rewrite can't wait."""
     size = sum(b.read_bytes for t in tables for b in t.bins)
@@ -368,19 +294,3 @@ def _cut_indexes(tables: Sequence[TablePlan], options: OptimizeOptions) -> list[
         size, rows = size + t.read_bytes, rows + t.read_rows
         found.append(t)
     return found
-
-
-def coverage_of(
-    t: EntityType, built: Sequence[BuiltIndex], rows: dict[int, int], pending: Sequence[PendingIndex]
-) -> float:
-    """The share of rows that the declared indices cover, all of them together, but for those that can't be built yet.
-
-    1 for an empty table.
-    """
-    wants = [w for w in declared(t) if not any(p.property == w.property and p.kind.startswith(w.kind) for p in pending)]
-    every = sum(rows.values()) * len(wants)
-    covered = 0
-    for want in wants:
-        found = _matching(want, built)
-        covered += 0 if found is None else sum(rows.get(n, 0) for n in found.covered)
-    return 1.0 if not every else covered / every

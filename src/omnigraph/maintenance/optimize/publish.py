@@ -160,11 +160,16 @@ def _live(now: LanceDataset) -> set[int]:
 
 def _removed(ready: Ready, now: LanceDataset) -> list[str]:
     """Segments that go. Of an index that could not be built, those that a rewrite would leave half-covered; all of
-    them if they would be left without the reuse index that they need.
+    them if they would be left without the reuse index that they need, or can't be used anyway.
     """
     rewritten = {int(o["id"]) for group in ready.groups for o in group.old}
     deferred = ready.plan.deferred
-    gone = [u for index in ready.plan.indexes if deferred or index.name not in ready.failed for u in index.remove]
+    gone = [
+        u
+        for index in ready.plan.indexes
+        if deferred or index.unusable or index.name not in ready.failed
+        for u in index.remove
+    ]
     for index in built_indices(now):
         if index.name in ready.failed and not deferred:
             gone += [s.uuid for s in index.segments if ready.plan.drain or s.fragments & rewritten]

@@ -26,6 +26,7 @@ from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.stage import View
 from omnigraph.errors import VersionReclaimed
 from omnigraph.maintenance.optimize.applied import planned_view, still_standing
+from omnigraph.maintenance.optimize.indices import coverage_of
 from omnigraph.maintenance.optimize.model import (
     CHANGED_MEANWHILE,
     CHANGED_SINCE_PLAN,
@@ -37,7 +38,7 @@ from omnigraph.maintenance.optimize.model import (
     TablePlan,
     TableResult,
 )
-from omnigraph.maintenance.optimize.plan import coverage_of, plan
+from omnigraph.maintenance.optimize.plan import plan
 from omnigraph.maintenance.optimize.prepare import Preparation, Ready
 from omnigraph.maintenance.optimize.publish import Done, PublishOptimized
 from omnigraph.maintenance.recover import pending, recover

@@ -1,4 +1,4 @@
-"""What lies around the tables: undecided operations, drift, folders that no commit knows."""
+"""What lies around the tables: undecided operations, drift, folders that no commit knows, files of strangers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping
 from omnigraph.commit.door import Door
 from omnigraph.errors import StorageError, VersionReclaimed
 from omnigraph.maintenance.drift import drift_of
-from omnigraph.maintenance.listing import folders, listed
+from omnigraph.maintenance.listing import children, folders, listed
 from omnigraph.maintenance.recover import pending
-from omnigraph.maintenance.verify.findings import Finding, found
+from omnigraph.maintenance.verify.findings import FOREIGN, Finding, found
 from omnigraph.pipeline.bulk.staging import STAGING
-from omnigraph.storage.layout import TABLE_FOLDERS, Location
+from omnigraph.storage.control import CLEANUP, LEASES
+from omnigraph.storage.layout import CACHE, MANIFEST, RECOVERY, TABLE_FOLDERS, Location
 from omnigraph.storage.records import Head
+
+OWN = frozenset((MANIFEST, RECOVERY, STAGING, CLEANUP, LEASES, CACHE.partition("/")[0], *TABLE_FOLDERS.values()))
+"""All that omnigraph puts directly into a graph's folder. Directly into those of tables it puts folders only."""
 
 
 def check_tickets(door: Door, heads: Mapping[str, Head]) -> Iterator[Finding]:
@@ -58,6 +62,17 @@ def check_folders(location: Location, known: set[str], *, old_s: float) -> Itera
             is_staging = folder == STAGING
             text = "files of jobs that ended long ago" if is_staging else "folders of tables that no commit knows"
             yield found("unexplained_file", text, count=len(old), examples=old)
+
+
+def check_foreign(location: Location) -> Iterator[Finding]:
+    """What lies where omnigraph puts nothing, of whatever age: no work in flight can have made it."""
+    files, names = children(location, "")
+    foreign = [*files, *(f"{name}/" for name in names if name not in OWN)]
+    for folder in TABLE_FOLDERS.values():
+        foreign += [f"{folder}/{name}" for name in children(location, folder)[0]]
+    if foreign:
+        text = "files lie where omnigraph puts none"
+        yield found("unexplained_file", text, count=len(foreign), examples=sorted(foreign), cause=FOREIGN)
 
 
 def _tops(location: Location, folder: str, known: set[str]) -> Iterator[tuple[str, float]]:

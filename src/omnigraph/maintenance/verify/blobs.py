@@ -1,7 +1,8 @@
 """Blobs: the bytes that rows refer to are there. One task per group of fragments.
 
 Small blobs lie in the data file, larger ones in files beside it. Every row's reference is compared with what lies
-there; the bytes themselves are read of some rows, or with `full` of all.
+there: only these say which files a table needs, and how long they are. The bytes themselves are read of some rows, with
+`full` of all, with `quick` of none.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from omnigraph.maintenance.verify.scope import Line, line_json, line_of, place_o
 from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, tried
 from omnigraph.storage.layout import Location
 
+Depth = Literal["none", "some", "all"]
 SAMPLE_BLOBS = 16
 READ_ROWS = 16
 PACKED, ALONE = 1, 2
@@ -32,10 +34,11 @@ def blob_columns(t: EntityType) -> list[str]:
 
 
 def blob_tasks(
-    place: Mapping[str, Any], lines: Sequence[Line], facts: Mapping[str, Any], *, full: bool, seed: int
+    place: Mapping[str, Any], lines: Sequence[Line], facts: Mapping[str, Any], *, read: Depth, seed: int
 ) -> list[dict[str, Any]]:
+    """`read` says of how many rows the bytes are read."""
     return [
-        {"place": place, "line": line_json(line), "fragments": group, "full": full, "seed": seed}
+        {"place": place, "line": line_json(line), "fragments": group, "read": read, "seed": seed}
         for line in lines
         if blob_columns(line.type) and facts.get(line.at, {}).get("whole")
         for group in grouped(facts[line.at]["fragments"])
@@ -61,7 +64,7 @@ def check_blobs(task: Mapping[str, Any]) -> dict[str, Any]:
                 if missing:
                     text = f"the bytes of {column} are not there"
                     findings.append(tell("unreadable_blob", line, text, count=len(missing), examples=missing))
-                else:
+                elif task["read"] != "none":
                     findings += _read(table, line, fragment, column, held, task)
         return findings
 
@@ -125,7 +128,7 @@ def _read(
 ) -> Iterator[Finding]:
     """Read bytes, and compare their number with what the reference says."""
     positions = list(range(rows.num_rows))
-    if not task["full"]:
+    if task["read"] == "some":
         chance = random.Random(task["seed"])
         positions = sorted(chance.sample(positions, min(len(positions), SAMPLE_BLOBS)))
     for start in range(0, len(positions), READ_ROWS):

@@ -22,7 +22,7 @@ from typing import Any
 
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.listing import StoredFile, listed
-from omnigraph.maintenance.verify.findings import Finding, found
+from omnigraph.maintenance.verify.findings import INDEX, Finding, found
 from omnigraph.maintenance.verify.scope import Line, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, opened, reason, tell
 from omnigraph.storage import durable, lancefs
@@ -30,6 +30,7 @@ from omnigraph.storage.indices import FRAGMENT_REUSE, BuiltIndex, built_indices
 from omnigraph.storage.layout import Location
 from omnigraph.storage.table import storage_schema
 
+_INDEX = "index "
 # Lance's own bookkeeping: it is replaced or left behind by every commit, and no version names it.
 _BOOKKEEPING = re.compile(r"(^|/)(_versions/|_transactions/|_refs/|_latest)|\.(tmp|torn)|#\d+$|(^|/)\.tmp")
 
@@ -117,13 +118,14 @@ def _check_line(
     indices = [_index(d, {f["id"]: _live(f) for f in fragments}) for d in built_indices(table)]
     if not line.is_base:
         findings += _check_coverage(line, indices)
-    broken = any(f.code in ("missing_file", "wrong_size") for f in findings)
+    broken = {need.what for need in needs if _problem(need, folder) is not None}
+    whole = all(what.startswith(_INDEX) for what in broken)
     fact = {
         "fragments": [[f["id"], _live(f)] for f in fragments],
-        "indices": [] if broken else indices,
+        "indices": [i for i in indices if whole and f"{_INDEX}{i['name']}" not in broken],
         "bytes": sum(n.size or 0 for n in needs if n.what == "data file"),
         "stable": bool(table.has_stable_row_ids),
-        "whole": not broken,
+        "whole": whole,
     }
     return findings, fact, {n.path for n in needs}
 
@@ -144,13 +146,17 @@ def _index(built: BuiltIndex, live: Mapping[int, int]) -> dict[str, Any]:
 
 
 def _check_coverage(line: Line, indices: list[dict[str, Any]]) -> Iterator[Finding]:
-    for index in indices:
-        if index["uncovered_rows"]:
-            text = (
-                f"the index {index['name']} ({index['kind']}) does not cover {index['uncovered_rows']:,} rows in "
-                f"{index['uncovered_fragments']} fragments"
-            )
-            yield tell("index_uncovered", line, text, count=index["uncovered_rows"])
+    """One finding for the table: what one write leaves uncovered, all its indices do not cover."""
+    behind = [index for index in indices if index["uncovered_rows"]]
+    if behind:
+        rows, fragments = (max(i[f"uncovered_{of}"] for i in behind) for of in ("rows", "fragments"))
+        names = ", ".join(f"{i['name']} ({i['kind']})" for i in behind)
+        text = f"rows in {_many(fragments, 'fragment')} are not covered by {_many(len(behind), 'index')}: {names}"
+        yield tell("index_uncovered", line, text, count=rows)
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {'indices' if what == 'index' else what + 's'}"
 
 
 def _check_shape(line: Line, table: Any, fragments: list[dict[str, Any]]) -> Iterator[Finding]:
@@ -210,26 +216,31 @@ def _needed(
             if described.name == FRAGMENT_REUSE or segment.size_bytes == 0:
                 continue  # it lies in the table's manifest
             path = at(segment.base_id, "_indices", str(segment.uuid))
-            yield Needed(path, segment.size_bytes, f"index {described.name}", is_folder=True)
+            yield Needed(path, segment.size_bytes, f"{_INDEX}{described.name}", is_folder=True)
 
 
 def _check_needed(line: Line, needs: list[Needed], folder: Folder) -> Iterator[Finding]:
-    missing: dict[str, list[str]] = {}
-    wrong: dict[str, list[str]] = {}
+    told: dict[tuple[str, str], list[str]] = {}
     for need in needs:
-        held = _held(need, folder)
-        if held is None:
-            missing.setdefault(need.what, []).append(need.path)
-        elif need.size is not None and held != need.size:
-            wrong.setdefault(need.what, []).append(f"{need.path}: {held} bytes, not {need.size}")
-        elif held == 0:
-            wrong.setdefault(need.what, []).append(f"{need.path}: empty")
-    for what, paths in missing.items():
-        text = f"version {line.pin.version} of {line.pin.path} needs files that are not there ({what})"
-        yield tell("missing_file", line, text, count=len(paths), examples=paths)
-    for what, paths in wrong.items():
-        text = f"version {line.pin.version} of {line.pin.path} needs files that have another size ({what})"
-        yield tell("wrong_size", line, text, count=len(paths), examples=paths)
+        problem = _problem(need, folder)
+        if problem is not None:
+            told.setdefault((problem[0], need.what), []).append(problem[1])
+    words = {"missing_file": "are not there", "wrong_size": "have another size"}
+    for (code, what), paths in told.items():
+        text = f"version {line.pin.version} of {line.pin.path} needs files that {words[code]} ({what})"
+        # What branches were made from is not written again: there an index is as lost as data.
+        cause = INDEX if what.startswith(_INDEX) and not line.is_base else None
+        yield tell(code, line, text, count=len(paths), examples=paths, cause=cause)
+
+
+def _problem(need: Needed, folder: Folder) -> tuple[str, str] | None:
+    """What is wrong with a file: a code, and the file in words."""
+    held = _held(need, folder)
+    if held is None:
+        return "missing_file", need.path
+    if need.size is not None and held != need.size:
+        return "wrong_size", f"{need.path}: {held} bytes, not {need.size}"
+    return ("wrong_size", f"{need.path}: empty") if held == 0 else None
 
 
 def _held(need: Needed, folder: Folder) -> int | None:

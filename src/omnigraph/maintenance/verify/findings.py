@@ -1,13 +1,14 @@
 """What verify finds: stable codes, each with a severity and the way to mend it; the whole as one result.
 
 A finding gathers everything of one kind in one place (a table, a branch, an index): `count` says how much there is,
-`examples` names the first few.
+`examples` names the first few. Its remedy is a command that can be pasted: with the graph's address, table and branch.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 Severity = Literal["error", "warning", "info"]
@@ -17,19 +18,41 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 @dataclass(frozen=True)
 class Code:
-    """`means` is for the docs; `remedy` may name {branch}, {type} and {property} of the finding."""
+    """`means` is for the docs; `remedy` names {uri}, {branch}, {table} and {type} of the finding.
+
+    `special` are other remedies, for causes that the code alone does not tell.
+    """
 
     severity: Severity
     means: str
     remedy: str
+    special: Mapping[str, str] = field(default_factory=dict)
 
 
-_OPTIMIZE = "Run `omnigraph optimize --branch {branch}`: it builds the index anew from the rows."
-_LOST = (
-    "Put the file back from a copy of the store; if there is none, `omnigraph commit list` names older states that may "
-    "be whole, and `omnigraph export --commit ID` saves them."
+_REINDEX = (
+    "Run `omnigraph optimize {uri} --tables {table} --branch {branch} --rebuild-indexes`: it builds the table's "
+    "indices anew from its rows."
 )
-_REBUILD = "Save the rows with `omnigraph export --branch {branch}` and load them into a new graph."
+_INDEX_FILES = (
+    "Run `omnigraph optimize {uri} --tables {table} --branch {branch}`: it finds indices whose files are missing or "
+    "cut short, and builds them anew from the rows."
+)
+_LOST = (
+    "Put the file back from a copy of the store; if there is none, `omnigraph commit list {uri} --branch {branch}` "
+    "names older states that may be whole, and `omnigraph export {uri} --commit ID` saves them."
+)
+_REBUILD = "Save the rows with `omnigraph export {uri} --branch {branch}` and load them into a new graph."
+_MERGE = "`omnigraph load {uri} --data FILE --mode merge --branch {branch}`"
+_APPLY = "`omnigraph schema apply {uri} --schema FILE --branch {branch}`"
+_ANEW = (
+    "`omnigraph export {uri} --type {type} --branch {branch} > rows.jsonl`, then `omnigraph load {uri} --data "
+    "rows.jsonl --mode overwrite --branch {branch}`."
+)
+_CLEANUP = "See what may go with `omnigraph cleanup {uri} --older-than 7d`, and run it again with `--confirm`."
+INDEX = "index"
+"""A file of an index, which can be made again from the rows."""
+FOREIGN = "foreign"
+"""A file where omnigraph puts none."""
 
 CODES: Mapping[str, Code] = {
     "manifest_row_broken": Code("error", "a row of `__manifest` can't be understood", _REBUILD),
@@ -40,97 +63,96 @@ CODES: Mapping[str, Code] = {
     "branch_broken": Code("error", "a branch does not hang together with the one that it was made from", _REBUILD),
     "version_missing": Code("error", "a published version of a table is not there", _LOST),
     "version_unreadable": Code("error", "a published version of a table can't be opened", _LOST),
-    "missing_file": Code("error", "a file that a published version needs is not there", _LOST),
-    "wrong_size": Code("error", "a file is shorter or longer than the version that needs it says", _LOST),
+    "missing_file": Code("error", "a file that a published version needs is not there", _LOST, {INDEX: _INDEX_FILES}),
+    "wrong_size": Code(
+        "error", "a file is shorter or longer than the version that needs it says", _LOST, {INDEX: _INDEX_FILES}
+    ),
     "unreadable_data": Code("error", "rows can't be read, although their files have the right size", _LOST),
     "unreadable_blob": Code("error", "the bytes of a blob are not there", _LOST),
     "graph_moved": Code(
         "error",
         "a fork refers to its data at another address: the graph's folder was moved or copied",
-        "Move the folder back to where it was; then `omnigraph export` and load it where you want it.",
+        "Move the folder back to where it was; then `omnigraph export` it from there and load it where you want it.",
     ),
     "schema_mismatch": Code(
         "error",
         "a table's columns are not those of the accepted schema",
-        "Look at what happened to the table with `omnigraph repair --branch {branch}`.",
+        "Look at what happened to the table with `omnigraph repair {uri} --branch {branch}`.",
     ),
-    "index_unreadable": Code("error", "questions that go through an index fail", _OPTIMIZE),
-    "index_stale": Code("error", "an index finds rows by values that they do not have, or no longer", _OPTIMIZE),
-    "index_wrong_answer": Code("error", "an index does not find what a full scan finds", _OPTIMIZE),
+    "index_unreadable": Code("error", "questions that go through an index fail", _REINDEX),
+    "index_stale": Code("error", "an index finds rows by values that they do not have, or no longer", _REINDEX),
+    "index_wrong_answer": Code("error", "an index does not find what a full scan finds", _REINDEX),
     "dead_row_address": Code(
         "error",
         "an index points to rows that no version since has, and nothing says where they went",
-        "Run `omnigraph optimize --drain --branch {branch}`: it builds the indices anew from the rows.",
+        _REINDEX,
     ),
     "dangling_endpoint": Code(
         "error",
         "an edge starts or ends at a node that is not there",
-        "Add the missing nodes, or remove the edges, with `omnigraph load --mode merge --branch {branch}` or from "
-        "Python with `graph.delete`.",
+        f"Add the missing nodes with {_MERGE}, or remove the edges from Python with `graph.delete`.",
     ),
     "duplicate_key": Code(
         "error",
         "two rows of a table have the same id",
-        "Write the type's rows anew, each once: `omnigraph export --type {type} --branch {branch}`, then "
-        "`omnigraph load --mode overwrite --branch {branch}`.",
+        f"Write the type's rows anew, each once: {_ANEW}",
     ),
     "duplicate_value": Code(
         "error",
         "two rows share a value that is declared @unique",
-        "Correct one of the rows with `omnigraph load --mode merge --branch {branch}`.",
+        f"Correct one of the rows with {_MERGE}.",
     ),
     "cardinality": Code(
         "error",
         "a node has fewer or more edges of a type than its @card allows",
-        "Add or remove edges with `omnigraph load --mode merge --branch {branch}`, or change the schema with "
-        "`omnigraph schema apply`.",
+        f"Add edges with {_MERGE}, remove them from Python with `graph.delete`, or change the schema with {_APPLY}.",
     ),
     "key_mismatch": Code(
         "error",
         "a row's id is not the one that its key gives",
-        "Write the rows anew: `omnigraph export --type {type} --branch {branch}`, then "
-        "`omnigraph load --mode overwrite --branch {branch}`.",
+        f"Write the rows anew: {_ANEW}",
     ),
     "broken_rule": Code(
         "error",
         "a row breaks a rule of the schema: required, enum, @range or @check",
-        "Correct the rows with `omnigraph load --mode merge --branch {branch}`, or the rule with "
-        "`omnigraph schema apply`.",
+        f"Correct the rows with {_MERGE}, or the rule with {_APPLY}.",
     ),
     "uncovered_drift": Code(
         "error",
         "a table moved without the door; writers refuse it",
-        "Run `omnigraph repair --branch {branch}` to see what happened and to publish or discard it.",
+        "Run `omnigraph repair {uri} --branch {branch}` to see what happened and to publish or discard it.",
     ),
     "dead_ticket": Code(
         "warning",
         "an operation of a writer that died is not settled",
-        "Run `omnigraph maintain`, or write anything to {branch}: whoever comes next settles it.",
+        "Run `omnigraph maintain {uri}`, or write anything to {branch}: whoever comes next settles it.",
     ),
     "index_uncovered": Code(
         "warning",
-        "rows that an index does not cover yet: answers are right and slower",
-        "Run `omnigraph optimize --branch {branch}`.",
+        "rows that indices do not cover yet: answers are right and slower",
+        "Run `omnigraph optimize {uri} --tables {table} --branch {branch}`.",
     ),
     "wrong_count": Code(
         "warning",
         "the counts of rows and fragments that a head notes are not those of the table",
-        "Run `omnigraph optimize --branch {branch}`: a commit of the table notes them anew.",
+        "Run `omnigraph optimize {uri} --tables {table} --branch {branch} --rebuild-indexes`: a commit of the table "
+        "notes them anew.",
     ),
     "unexplained_file": Code(
         "warning",
-        "a file that no version refers to, older than work in flight can be",
-        "Run `omnigraph cleanup --older-than 7d`.",
+        "a file that no version refers to, older than work in flight can be; or one where omnigraph puts none",
+        _CLEANUP,
+        {FOREIGN: "Nothing of omnigraph wrote it, and cleanup leaves it alone: move it out of {uri}."},
     ),
     "orphan_fork": Code(
         "warning",
         "a fork of a table that no branch has, older than work in flight can be",
-        "Run `omnigraph cleanup --older-than 7d`.",
+        _CLEANUP,
     ),
     "collected_meanwhile": Code(
         "info",
         "a version was replaced and removed by others while it was being checked; nothing is wrong with that",
-        "Run `omnigraph verify` again if it is to be checked as well.",
+        "Run `omnigraph verify {uri}` again if it is to be checked as well.",
     ),
 }
 
@@ -149,9 +171,11 @@ class Finding:
     examples: tuple[str, ...] = ()
     version: tuple[str, int] | None = None
     """The folder and version that was looked at; not part of the JSON."""
+    cause: str | None = None
+    """Which of the special remedies of its code it needs; not part of the JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        body = {k: v for k, v in asdict(self).items() if k != "version"}
+        body = {k: v for k, v in asdict(self).items() if k not in ("version", "cause")}
         return {**body, "examples": list(self.examples)}
 
 
@@ -164,35 +188,48 @@ def found(
     count: int = 1,
     examples: Iterable[object] = (),
     version: tuple[str, int] | None = None,
+    cause: str | None = None,
 ) -> Finding:
-    known = CODES[code]
-    type_name = "" if table is None else table.partition(":")[2]
+    """A finding as a task makes it, without a remedy: that names the graph's address, which only the driver knows."""
     return Finding(
         code=code,
-        severity=known.severity,
+        severity=CODES[code].severity,
         message=message,
-        remedy=known.remedy.format(branch=branch or "main", type=type_name),
+        remedy="",
         table=table,
         branch=branch,
         count=count,
         examples=tuple(str(e)[:200] for _, e in zip(range(EXAMPLES_MOST), examples, strict=False)),
         version=version,
+        cause=cause,
     )
 
 
-def gathered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings that say the same of the same place as one, with counts added up; errors first."""
+def remedied(finding: Finding, uri: str) -> Finding:
+    """The finding with the way to mend it, for the graph at this address."""
+    known = CODES[finding.code]
+    text = known.remedy if finding.cause is None else known.special[finding.cause]
+    told = text.format(
+        uri=shlex.quote(uri),
+        branch=shlex.quote(finding.branch or "main"),
+        table=shlex.quote(finding.table or ""),
+        type=shlex.quote((finding.table or "").partition(":")[2]),
+    )
+    return replace(finding, remedy=told)
+
+
+def gathered(findings: Iterable[Finding], *, uri: str) -> tuple[Finding, ...]:
+    """Findings that say the same of the same place as one, with counts added up and what mends them; errors first."""
     groups: dict[tuple[Any, ...], Finding] = {}
     for one in findings:
-        key = (one.code, one.table, one.branch, one.message)
+        key = (one.code, one.table, one.branch, one.message, one.cause)
         known = groups.get(key)
         if known is not None:
             examples = tuple(dict.fromkeys((*known.examples, *one.examples)))[:EXAMPLES_MOST]
             one = replace(known, count=known.count + one.count, examples=examples)
         groups[key] = one
-    return tuple(
-        sorted(groups.values(), key=lambda f: (_ORDER[f.severity], f.code, f.table or "", f.branch or "", f.message))
-    )
+    told = [remedied(one, uri) for one in groups.values()]
+    return tuple(sorted(told, key=lambda f: (_ORDER[f.severity], f.code, f.table or "", f.branch or "", f.message)))
 
 
 @dataclass(frozen=True)

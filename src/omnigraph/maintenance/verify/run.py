@@ -14,11 +14,11 @@ from omnigraph.commit.door import Door
 from omnigraph.errors import BranchNotFound, UsageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.verify.addresses import address_tasks
-from omnigraph.maintenance.verify.around import check_drift, check_folders, check_tickets
-from omnigraph.maintenance.verify.blobs import blob_tasks
+from omnigraph.maintenance.verify.around import check_drift, check_folders, check_foreign, check_tickets
+from omnigraph.maintenance.verify.blobs import Depth, blob_tasks
 from omnigraph.maintenance.verify.findings import Finding, VerifyResult, found, gathered
 from omnigraph.maintenance.verify.history import History, check_manifest
-from omnigraph.maintenance.verify.indices import index_tasks
+from omnigraph.maintenance.verify.indices import SAMPLE_ROWS, index_tasks
 from omnigraph.maintenance.verify.rows import check_rows, questions_of
 from omnigraph.maintenance.verify.rules import rule_tasks
 from omnigraph.maintenance.verify.scope import Line, Scope, StillManifest, line_json, ordered, place_json, scope_of
@@ -31,6 +31,8 @@ from omnigraph.storage.records import Head
 
 IN_FLIGHT_S = 7 * 24 * 3600.0
 """How old a file must be before somebody who still prepares a write can't have made it."""
+LOCAL_BELOW_BYTES = 256 << 20
+"""To read less than this takes a process of this machine less time than a JVM and its workers need to begin."""
 CHECK_INDEX = "omnigraph.maintenance.verify.indices:check_index"
 _GONE = frozenset(
     ("version_missing", "version_unreadable", "missing_file", "unreadable_data", "unreadable_blob", "index_unreadable")
@@ -59,18 +61,20 @@ def verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult
     history = check_manifest(manifest, heads)
     scope = scope_of(manifest, heads)
     work_bytes = 0 if options.quick else sum(_work_bytes(line, full=options.full) for line in scope.lines)
-    runner = engines.runner(work_bytes=work_bytes, requested=options.engine)
+    runner = engines.runner(work_bytes=work_bytes, requested=options.engine, local_below_bytes=LOCAL_BELOW_BYTES)
     job = _Job(manifest.location, history, scope, runner, options)
     findings = [*history.findings, *job.tables()]
     if not options.quick:
-        findings += [*job.rows(), *job.indices(), *job.blobs(), *(job.rules() if options.full else ())]
+        findings += [*job.rows(), *job.indices(), *(job.rules() if options.full else ())]
+    findings += job.blobs()
     old_s = time.time() - options.orphans_older_than_s
     named = {head.branch: head for head in heads}
     findings += check_tickets(door, named)
     findings += check_drift(door, named)
     findings += check_folders(manifest.location, history.roots, old_s=old_s)
+    findings += check_foreign(manifest.location)
     checked = {"branches": len(heads), "commits": history.commits, **job.checked}
-    settled = gathered(_settled(door, findings))
+    settled = gathered(_settled(door, findings), uri=manifest.location.uri)
     return VerifyResult(checked, settled, runner.engine, time.monotonic() - started)
 
 
@@ -100,7 +104,8 @@ class _Job:
         self._heads_lines = tuple(line for line in scope.lines if not line.is_base)
         self.checked = {"tables": len(scope.lines), "files": 0, "bytes": 0}
         if not options.quick:
-            self.checked |= {"rows": 0, "indices": 0, "index_questions": 0, "blobs": 0}
+            self.checked |= {"rows": 0, "indices": 0, "index_questions": 0}
+        self.checked |= {"blobs": 0}
 
     def _run(self, work: str, tasks: list[dict[str, Any]], *, stage: str) -> list[Any]:
         return self._runner.run(f"omnigraph.maintenance.verify.{work}", tasks, stage=stage)
@@ -144,7 +149,8 @@ class _Job:
             yield from map(finding_of, done["findings"])
 
     def blobs(self) -> Iterator[Finding]:
-        tasks = blob_tasks(self._place, self._heads_lines, self._facts, full=self._options.full, seed=self._seed)
+        depth: Depth = "none" if self._options.quick else "all" if self._options.full else "some"
+        tasks = blob_tasks(self._place, self._heads_lines, self._facts, read=depth, seed=self._seed)
         for done in self._run("blobs:check_blobs", tasks, stage="looking at blobs"):
             self.checked["blobs"] += done["blobs"]
             yield from map(finding_of, done["findings"])
@@ -175,14 +181,21 @@ _WIDTHS = {"String": 24, "List": 48, "Blob": 24, "Bool": 1}
 
 
 def _work_bytes(line: Line, *, full: bool) -> int:
-    """About how much of a table is read: ids, endpoints and what is looked up in it, or all of it."""
+    """About how much of a table is read, each column once: ids, endpoints, @unique values and places of blobs of all
+    rows; what indices hold of as many rows as a sample has, but for vectors, of which that is a handful. Or all of it.
+    """
     if line.is_base:
         return 0
-    t = line.type
-    looked_up = {name for c in t.constraints if c.kind in ("unique", "index", "key") for name in c.properties}
-    names = t.by_name.keys() if full else looked_up & t.by_name.keys()
-    width = 24 * (3 if t.kind == "edge" else 1) + sum(_width(t, name) for name in names)
-    return (line.pin.rows or 0) * width
+    t, rows = line.type, line.pin.rows or 0
+    ids = 24 * (3 if t.kind == "edge" else 1)
+    if full:
+        return rows * (ids + sum(_width(t, name) for name in t.by_name))
+    unique = {name for c in t.constraints if c.kind == "unique" for name in c.properties}
+    unique |= {p.name for p in t.properties if p.type.kind == "Blob"}
+    looked_up = {name for c in t.constraints if c.kind in ("index", "key") for name in c.properties} - unique
+    looked_up -= {p.name for p in t.properties if p.type.kind == "Vector"}
+    every = rows * (ids + sum(_width(t, name) for name in unique & t.by_name.keys()))
+    return every + min(rows, SAMPLE_ROWS) * sum(_width(t, name) for name in looked_up & t.by_name.keys())
 
 
 def _width(t: EntityType, name: str) -> int:

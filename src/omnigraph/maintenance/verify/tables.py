@@ -75,6 +75,7 @@ def finding_json(one: Finding) -> dict[str, Any]:
         "count": one.count,
         "examples": list(one.examples),
         "version": None if one.version is None else list(one.version),
+        "cause": one.cause,
     }
 
 
