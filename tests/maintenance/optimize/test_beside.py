@@ -279,6 +279,19 @@ def test_a_deferred_optimize_killed_around_its_unstamped_commits_goes_forward_or
     require_finished(by_address, base(changed=range(1)), **DEFERRED)
 
 
+@pytest.mark.parametrize(("phase", "occurrence", "forward"), [("effect", 2, False), ("publish", 1, True)])
+def test_a_deferred_optimize_killed_between_its_segments_and_its_merge_goes_forward_or_back_as_a_whole(
+    processes: Processes, by_address: Path, phase: str, occurrence: int, forward: bool
+) -> None:
+    crew = Crew(processes, by_address)
+    crew.value("write_docs", upsert=list(range(1, 41)), notes=["uncovered"])
+    before = len(optimizes(by_address))
+    crew.killed("optimize_struck", phase=phase, occurrence=occurrence, **DEFERRED)
+    assert crew.value("write_docs", upsert=[0]) < NOISE_S
+    assert len(optimizes(by_address)) == before + forward
+    require_finished(by_address, base(changed=range(41)), **DEFERRED)
+
+
 @pytest.mark.parametrize(("phase", "occurrence"), [("effect", 2), ("publish", 1)])
 def test_a_writer_beside_an_unstamped_commit_waits_and_is_never_refused_for_drift(
     processes: Processes, by_address: Path, phase: str, occurrence: int

@@ -11,6 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import PlanUnusable, StaleView
+from omnigraph.index import segments
 from omnigraph.storage.indices import FRAGMENT_REUSE, fragment_reuse
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import SCHEMA, people
@@ -50,6 +51,17 @@ def test_a_deferred_run_covers_and_merges_in_one_commit_and_says_so(by_address: 
     assert fragment_reuse(table) is not None
     assert set(coverage(table).values()) == {1.0}
     assert disagreements(table) == []
+
+
+def test_fragments_are_merged_within_the_segments_that_are_built_in_the_same_commit(
+    by_address: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index would lose a merged fragment of which two of its segments cover a part each."""
+    monkeypatch.setattr(segments, "SEGMENT_ROWS", 20)
+    monkeypatch.setattr(segments, "SEGMENTS_MOST", 100)
+    row = by_address.optimize(defer_index_remap=True).table("node:Person")
+    assert (row.fragments_removed, row.fragments_added, row.coverage_after) == (6, 3, 1.0)
+    assert disagreements(opened(by_address, "Person")) == []
 
 
 def test_a_deferred_plan_is_applied_as_it_is_also_inside_a_window(by_address: og.Graph) -> None:

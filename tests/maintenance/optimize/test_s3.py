@@ -71,6 +71,9 @@ def test_fragments_are_merged_indices_built_and_no_private_version_is_left(world
     assert result.ok
     assert result.commit is not None
     assert len(result.commit.tables) == 3
+    file = result.table("node:File")
+    assert 210_000 < file.bytes_after <= file.bytes_before < 230_000  # three large blobs lie beside data files
+    assert next(t for t in graph.stats().tables if t.table_key == "node:File").bytes_live == file.bytes_after
     made = {t.table_key: (t.fragments_removed, t.fragments_added) for t in result.tables}
     assert made["node:File"] == (4, 1)
     assert made["node:Wide"][1] == 1
@@ -95,6 +98,8 @@ def test_a_branch_on_an_object_store_is_optimized_on_its_own(world: World) -> No
     graph.create_branch("side")
     graph.upsert({"Wide": [{**wide(1), "c1": -5}]}, branch="side")
     before = graph.snapshot().commit
+    planned = next(t for t in graph.plan_optimize(branch="side").tables if t.table_key == "node:File")
+    assert planned.blob_bytes == 210_000
     assert graph.optimize(branch="side", engine="local").ok
     assert graph.snapshot().commit == before
     assert detached(world) == []
