@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from omnigraph.commit.actor import checked_actor
 from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.storage.records import MAIN
 
@@ -36,6 +37,10 @@ class Ask:
     _door: Door
     _actor: str | None
     _engine: Engine | None = None
+
+    def _by(self, actor: str | None) -> str | None:
+        """Who a write is by: the one that the call names, or else the one of this handle."""
+        return checked_actor(self._actor if actor is None else actor)
 
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None, as_of: AsOf | None = None) -> Snapshot:
         raise NotImplementedError
@@ -143,7 +148,7 @@ class Ask:
         def check(view: View) -> CheckedQuery:
             return engine.checked(text, name, view.schema, view.head.schema, file=file)
 
-        request = Request(branch=branch, actor=actor or self._actor, if_commit=if_commit, operation_id=operation_id)
+        request = Request(branch=branch, actor=self._by(actor), if_commit=if_commit, operation_id=operation_id)
         return run_mutation(self._door, check, {**(params or {}), **values}, request, cache=engine.cache)
 
     def prepare(
@@ -169,7 +174,7 @@ class Ask:
         text, file = query_text(source)
         options = Options(timeout_s=timeout_s, max_rows=max_rows, max_memory_bytes=max_memory_bytes)
         state = State(branch, commit, as_of)
-        return prepare(self, text, name, state, file=file, options=options, actor=actor or self._actor)
+        return prepare(self, text, name, state, file=file, options=options, actor=checked_actor(actor) or self._actor)
 
     def _on_spark(
         self, snapshot: Snapshot, text: str, name: str | None, given: Mapping[str, Any], *, file: str

@@ -63,7 +63,7 @@ def _create(graph: Graph, location: Location, schema: Schema, *, row_ids: str) -
         commit=new_commit_id(),
         parent=None,
         kind="init",
-        actor=graph._actor,
+        actor=graph._by(None),
         created_at_us=time.time_ns() // 1000,
         schema=schema_id,
         delta=pins,

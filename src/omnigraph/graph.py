@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from omnigraph.ask import Ask
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
+from omnigraph.commit.actor import checked_actor
 from omnigraph.commit.door import Door
 from omnigraph.commit.observe import Observer, silent
 from omnigraph.commit.request import Outcome, Request
@@ -70,7 +71,8 @@ class Graph(Ask, Upkeep):
         self._location = location
         self._manifest = Manifest(location)
         self._door = Door(self._manifest, observer=observer)
-        self._actor = actor if actor is not None else os.environ.get("OMNIGRAPH_ACTOR") or None
+        # That of the environment is judged when it is used: reading needs none.
+        self._actor = checked_actor(actor) or os.environ.get("OMNIGRAPH_ACTOR") or None
         self._engines = engines
 
     def __enter__(self) -> Graph:
@@ -196,6 +198,7 @@ class Graph(Ask, Upkeep):
         """Several writes and what they rest on, in one commit when the block ends; an exception discards them."""
         from omnigraph.transaction import Transaction
 
+        self._by(options.get("actor"))
         transaction = Transaction(self._door, branch)
         yield transaction
         if transaction.statements:
@@ -216,7 +219,7 @@ class Graph(Ask, Upkeep):
         if_commit: str | None = None,
         operation_id: str | None = None,
     ) -> Outcome:
-        request = Request(branch=branch, actor=actor or self._actor, if_commit=if_commit, operation_id=operation_id)
+        request = Request(branch=branch, actor=self._by(actor), if_commit=if_commit, operation_id=operation_id)
         return self._door.run(operation, request)
 
     # ---- files -------------------------------------------------------------------------------------------------------
@@ -242,6 +245,7 @@ class Graph(Ask, Upkeep):
         """
         from omnigraph.pipeline.start import started_load
 
+        self._by(options.get("actor"))
         fork = from_branch is not None and branch not in {b.name for b in self.branches()}
         base = from_branch if fork and from_branch is not None else branch
         started = started_load(
@@ -321,6 +325,7 @@ class Graph(Ask, Upkeep):
         """
         from omnigraph.pipeline.embed.run import EmbedOptions, embed
 
+        self._by(actor)
         return embed(
             branch=branch,
             view=lambda: self._door.view(branch),

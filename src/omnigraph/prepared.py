@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.commit.actor import checked_actor
 from omnigraph.commit.request import Request
 from omnigraph.commit.stage import View
 from omnigraph.errors import UsageError
@@ -81,7 +82,8 @@ class Prepared:
         """Parameters as one mapping, by their names, or both. `if_commit` and `operation_id` are those of `mutate`."""
         given = {**(params or {}), **values}
         if self.is_write:
-            request = Request(branch=self.branch, actor=self._actor, if_commit=if_commit, operation_id=operation_id)
+            actor = checked_actor(self._actor)
+            request = Request(branch=self.branch, actor=actor, if_commit=if_commit, operation_id=operation_id)
             return run_mutation(self._graph._door, self._for, given, request, cache=self._graph.queries.cache)
         if if_commit is not None or operation_id is not None:
             raise UsageError(detail=f"{self.name} only reads; if_commit and operation_id are for what writes.")

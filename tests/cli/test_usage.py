@@ -100,8 +100,6 @@ def test_the_mode_of_a_load_is_required(cli: Cli, folder: Path) -> None:
         ((*LOAD, "--quarantine", "x"), "--on-error quarantine"),
         ((*LOAD, "--data", "-", "--data", "-"), "once only"),
         ((*LOAD, "--data", "gs://bucket/file"), "not from gs://bucket/file"),
-        ((*LOAD, "--data", "missing.jsonl"), "missing.jsonl"),
-        ((*LOAD, "--data", "nothing-*.jsonl"), "nothing-*.jsonl"),
         ((*LOAD, "--as", " "), "empty"),
         ((*LOAD, "--as", "omnigraph:recovery"), "the program's own"),
         ((*LOAD, "--mode", "replace"), "'append', 'merge', 'overwrite'"),

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.commit.actor import checked_actor as checked_actor
 from omnigraph.errors import (
     ClusterEmpty,
     ClusterStateInvalid,
@@ -153,13 +154,3 @@ def open_direct(
 
     settings = SparkSettings.of(master=master, conf=None if conf is None else list(conf))
     return omnigraph.open(target.uri, engine=engine, master=settings.master, conf=settings.conf, watcher=watcher)
-
-
-def checked_actor(actor: str | None) -> str | None:
-    if actor is None:
-        return None
-    if not actor.strip():
-        raise UsageError(detail="the actor's name is empty.")
-    if actor.startswith("omnigraph:"):
-        raise UsageError(detail=f"{actor} is not free: names that begin with omnigraph: are the program's own.")
-    return actor

@@ -78,7 +78,7 @@ def aim(
 ) -> Target:
     if mode not in get_args(Mode):
         raise UsageError(detail=f"the option 'load_mode' is one of {', '.join(get_args(Mode))}, not {mode!r}.")
-    schema = omnigraph.open(graph, storage_options=storage).schema(branch)
+    schema = omnigraph.open(graph, storage_options=storage, actor=actor).schema(branch)
     t = type_of(schema, type_name)
     _require_columns(t, columns)
     job = f"spark-{secrets.token_hex(8)}"
