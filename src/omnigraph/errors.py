@@ -563,7 +563,7 @@ class GraphExists(LookupFailed):
 class BranchNotFound(LookupFailed):
     condition = "branch_not_found"
     text = "there is no branch named {branch!r}."
-    remedy_text = "Run `omnigraph branch list`, or create it with `omnigraph branch create {branch}`."
+    remedy_text = "Run `omnigraph branch list {uri}`, or create it with `omnigraph branch create {uri} {branch}`."
 
 
 class BranchExists(LookupFailed):
@@ -576,6 +576,12 @@ class BranchInUse(LookupFailed):
     condition = "branch_in_use"
     text = "the branch {branch!r} can't be deleted: {detail}"
     remedy_text = "Delete the branches that were made from it first."
+
+    @property
+    def remedy(self) -> str:
+        if self.fields.get("branch") != "main":
+            return super().remedy
+        return "Every graph has a main branch. If you want another state there, load it with --mode overwrite."
 
 
 class InvalidBranchName(LookupFailed):

@@ -33,7 +33,7 @@ def create_branch(manifest: Manifest, name: str, *, from_branch: str, if_commit:
             return heads[name]
         require_free(name, heads)
         if from_branch not in heads:
-            raise BranchNotFound(branch=from_branch)
+            raise BranchNotFound(branch=from_branch, uri=manifest.location.uri)
         start = heads[from_branch]
         if if_commit is not None and start.commit != if_commit:
             raise PreconditionFailed(expected=if_commit, actual=start.commit, branch=from_branch)

@@ -34,7 +34,7 @@ def delete_branch(door: Door, name: str) -> Head:
             door.sweep()
             return tried  # the answer was lost, or somebody else deleted it at the same time: it is gone
         if head is None:
-            raise BranchNotFound(branch=name)
+            raise BranchNotFound(branch=name, uri=manifest.location.uri)
         _require_unused(head, heads)
         manifest.append_records(head.recent)
         tried = head

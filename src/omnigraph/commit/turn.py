@@ -208,7 +208,7 @@ class Turn:
     def _decided(self) -> Record | None:
         head = self.door.manifest.head(self.request.branch)
         if head.incarnation != self.ticket.incarnation:
-            raise BranchNotFound(branch=self.request.branch)
+            raise BranchNotFound(branch=self.request.branch, uri=self.door.manifest.location.uri)
         if head.epoch < self.ticket.epoch:
             return None
         record = self.door.manifest.outcome(self.ticket.incarnation, self.ticket.epoch)

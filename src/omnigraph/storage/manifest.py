@@ -150,7 +150,7 @@ class Manifest:
             return self.older_heads(table)[branch]
         value = self._facts_of(table)[1].get(HEAD + branch)
         if value is None:
-            raise BranchNotFound(branch=branch)
+            raise BranchNotFound(branch=branch, uri=self.location.uri)
         return self._head(branch, value, table.version)
 
     def _head(self, branch: str, value: str, version: int) -> Head:

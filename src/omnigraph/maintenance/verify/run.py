@@ -83,7 +83,7 @@ def _chosen(manifest: StillManifest, branch: str | None) -> list[Head]:
     if branch is None:
         return ordered(heads)
     if branch not in heads:
-        raise BranchNotFound(branch=branch)
+        raise BranchNotFound(branch=branch, uri=manifest.location.uri)
     return [heads[branch]]
 
 
