@@ -264,7 +264,6 @@ class PipelineFileError(OmnigraphError):
 
 class PipelineVariableMissing(PipelineFileError):
     condition = "pipeline_variable_missing"
-    text = "{file}:{line}:{column}: {detail}\n{excerpt}"
     remedy_text = "Set {name} in the environment, or give it with --var {name}=VALUE; nothing was written."
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from omnigraph.errors import PipelineFileError
+from omnigraph.errors import PipelineFileError, PipelineVariableMissing
 from omnigraph.language.schema.source import Place
-from omnigraph.pipeline.file_yaml import Text
+from omnigraph.pipeline.file_yaml import Missing, Text
 from omnigraph.pipeline.tabular import TableSource
 
 
@@ -101,12 +101,18 @@ class PipelineFile:
         return self.text.error(self.places.get(key, Place(1, 1)), detail)
 
 
-def raise_all(source: Text, problems: Sequence[tuple[Place, str]]) -> None:
-    """One error for all problems, in the order of the file; nothing if there are none."""
-    if not problems:
+def raise_all(source: Text, problems: Sequence[tuple[Place, str]], *, missing: Sequence[Missing] = ()) -> None:
+    """One error for all problems, in the order of the file; nothing if there are none.
+
+    A variable without a value is what it is about, if there is one: it may be all that is wrong.
+    """
+    found = [*problems, *((one.place, one.detail) for one in missing)]
+    if not found:
         return
-    ordered = sorted(problems, key=lambda problem: (problem[0].line, problem[0].column))
-    (place, detail), *rest = ordered
+    ordered = sorted(found, key=lambda problem: (problem[0].line, problem[0].column))
+    place, detail = (missing[0].place, missing[0].detail) if missing else ordered[0]
+    rest = [problem for problem in ordered if problem != (place, detail)]
     more = "".join(f"\n{source.file}:{p.line}:{p.column}: {d}" for p, d in rest)
     told = [{"line": p.line, "column": p.column, "detail": d} for p, d in ordered]
-    raise PipelineFileError(**source.fields(place, detail), more=f"\n{more}" if more else "", problems=told)
+    fields = {**source.fields(place, detail), "more": f"\n{more}" if more else "", "problems": told}
+    raise PipelineVariableMissing(name=missing[0].name, **fields) if missing else PipelineFileError(**fields)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from omnigraph.durations import DURATION_FORM, parse_duration
 from omnigraph.language.schema.source import Place, did_you_mean, quoted_list
 from omnigraph.pipeline.file_model import Embed, Input, PipelineFile, Target, raise_all
-from omnigraph.pipeline.file_yaml import Entry, Text, Value, parse_yaml
+from omnigraph.pipeline.file_yaml import Entry, Missing, Text, Value, parse_yaml
 
 MODES = ("append", "merge", "overwrite")
 ON_ERROR = ("fail", "quarantine")
@@ -31,25 +31,28 @@ _VIEW_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def parse_file(text: str, *, file: str, variables: Mapping[str, str]) -> PipelineFile:
-    """PipelineFileError with all problems, PipelineVariableMissing."""
+    """PipelineFileError with all problems; PipelineVariableMissing with them, if a variable has no value."""
     source = Text(file, text)
     reader = _Reader(source, os.path.dirname(os.path.abspath(file)))
-    found = reader.file(parse_yaml(source, variables))
-    reader.finish()
+    missing: list[Missing] = []
+    found = reader.file(parse_yaml(source, variables, missing=missing))
+    reader.finish(missing)
     assert found is not None, "a file without problems is complete"
     return found
 
 
 class _Reader:
-    """Reads values and notes what is wrong with them; what is wrong reads as if it were absent."""
+    """Reads values and notes what is wrong with them; what is wrong, or waits for a variable, reads as if it were
+    absent.
+    """
 
     def __init__(self, source: Text, folder: str) -> None:
         self._source = source
         self._folder = folder
         self._problems: list[tuple[Place, str]] = []
 
-    def finish(self) -> None:
-        raise_all(self._source, self._problems)
+    def finish(self, missing: Sequence[Missing]) -> None:
+        raise_all(self._source, self._problems, missing=missing)
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 
@@ -183,6 +186,8 @@ class _Reader:
         self._problems.append((place, detail))
 
     def _mapping(self, value: Value, what: str, known: Sequence[str]) -> dict[str, Entry]:
+        if value.is_open:
+            return {}
         if not isinstance(value.data, dict):
             self._note(value.place, f"{what} is a mapping of keys to values, not {_kind(value)}.")
             return {}
@@ -194,7 +199,7 @@ class _Reader:
 
     def _named(self, top: Mapping[str, Entry], key: str) -> dict[str, Entry]:
         """A mapping whose keys are names of the user's own."""
-        if key not in top:
+        if key not in top or top[key].value.is_open:
             return {}
         data = top[key].value.data
         if not isinstance(data, dict) or not data:
@@ -210,6 +215,8 @@ class _Reader:
         return self._text_value(fields[key].value, key)
 
     def _text_value(self, value: Value, what: str) -> str | None:
+        if value.is_open:
+            return None
         is_number = isinstance(value.data, int | float) and not isinstance(value.data, bool)
         if not (isinstance(value.data, str) or is_number):
             hint = " Put it in quotes if it is meant as text." if value.data is None or value.raw else ""
@@ -231,7 +238,7 @@ class _Reader:
         return text
 
     def _flag(self, fields: Mapping[str, Entry], key: str) -> bool:
-        if key not in fields:
+        if key not in fields or fields[key].value.is_open:
             return False
         value = fields[key].value
         if not isinstance(value.data, bool):
@@ -239,7 +246,7 @@ class _Reader:
         return value.data is True
 
     def _positive(self, fields: Mapping[str, Entry], key: str) -> int | None:
-        if key not in fields:
+        if key not in fields or fields[key].value.is_open:
             return None
         value = fields[key].value
         # As written, because a variable stands in quotes between braces.
@@ -251,11 +258,13 @@ class _Reader:
     def _texts(self, fields: Mapping[str, Entry], key: str) -> dict[str, str]:
         """A mapping of texts; true and numbers are texts as they are written, which is what readers take."""
         value = fields[key].value if key in fields else Value({}, Place(1, 1))
+        if value.is_open:
+            return {}
         if not isinstance(value.data, dict):
             self._note(value.place, f"{key} is a mapping of texts, not {_kind(value)}.")
             return {}
         for entry in value.data.values():
-            if isinstance(entry.value.data, dict | list) or entry.value.data is None:
+            if isinstance(entry.value.data, dict | list) or (entry.value.data is None and not entry.value.is_open):
                 self._note(entry.value.place, f"{key}.{entry.key} is a text, not {_kind(entry.value)}.")
         return {name: entry.value.raw for name, entry in value.data.items()}
 
@@ -266,7 +275,7 @@ class _Reader:
         return tuple(text for text in (self._text_value(item, f"an item of {key}") for item in items) if text)
 
     def _list(self, top: Mapping[str, Entry], key: str, read: Any) -> list[Any]:
-        if key not in top:
+        if key not in top or top[key].value.is_open:
             return []
         value = top[key].value
         if not isinstance(value.data, list) or not value.data:

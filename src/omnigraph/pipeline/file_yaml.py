@@ -40,12 +40,14 @@ _WORDS: dict[str, bool | None] = {
 class Value:
     """A value of the file. `data` is text, a number, true, false, None, a list of Values, or a dict of Entries by key.
 
-    `raw` is a scalar as it was written: 2024 is a number, and a good name for a branch all the same.
+    `raw` is a scalar as it was written: 2024 is a number, and a good name for a branch all the same. `is_open` says
+    that a variable in it has no value.
     """
 
     data: Any
     place: Place
     raw: str = ""
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,20 @@ class Text:
         return PipelineFileError(**self.fields(place, detail), more="", problems=[])
 
 
-def parse_yaml(source: Text, variables: Mapping[str, str]) -> Value:
-    """The one document of the file. PipelineFileError, PipelineVariableMissing."""
+@dataclass(frozen=True)
+class Missing:
+    """A variable that has no value, where it stands."""
+
+    name: str
+    place: Place
+
+    @property
+    def detail(self) -> str:
+        return f"the variable {self.name} has no value."
+
+
+def parse_yaml(source: Text, variables: Mapping[str, str], *, missing: list[Missing] | None = None) -> Value:
+    """The one document of the file. PipelineFileError, PipelineVariableMissing; `missing` collects these instead."""
     if len(source.text) > FILE_BYTES_MOST:
         raise source.error(Place(1, 1), f"the file is larger than {FILE_BYTES_MOST >> 20} MiB; is it a pipeline file?")
     try:
@@ -90,7 +104,11 @@ def parse_yaml(source: Text, variables: Mapping[str, str]) -> Value:
         raise source.error(_place_of(source.text, error.position), detail) from None
     if root is None:
         raise source.error(Place(1, 1), "the file is empty.")
-    return _Reader(source, variables).value(root)
+    found: list[Missing] = [] if missing is None else missing
+    value = _Reader(source, variables, found).value(root)
+    if found and missing is None:
+        raise PipelineVariableMissing(name=found[0].name, **source.fields(found[0].place, found[0].detail), more="")
+    return value
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -121,6 +139,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 class _Reader:
     source: Text
     variables: Mapping[str, str]
+    missing: list[Missing]
 
     def value(self, node: Any) -> Value:
         place = _place(node.start_mark)
@@ -128,8 +147,10 @@ class _Reader:
             return Value(self._mapping(node), place)
         if isinstance(node, yaml.SequenceNode):
             return Value([self.value(item) for item in node.value], place)
+        before = len(self.missing)
         text = self._filled(node.value, node)
-        return Value(_resolved(text) if node.style is None else text, place, text)
+        is_open = len(self.missing) > before
+        return Value(_resolved(text) if node.style is None else text, place, text, is_open)
 
     def _mapping(self, node: Any) -> dict[str, Entry]:
         found: dict[str, Entry] = {}
@@ -154,9 +175,8 @@ class _Reader:
                 detail = "a variable is written ${NAME}, with letters, digits and _; a plain ${ is written $${."
                 raise self.source.error(place, detail)
             if name not in self.variables:
-                fields = self.source.fields(place, f"the variable {name} has no value.")
-                raise PipelineVariableMissing(name=name, **fields)
-            return self.variables[name]
+                self.missing.append(Missing(name, place))
+            return self.variables.get(name, "")
 
         return _VARIABLE.sub(replace, text) if "${" in text else text
 
