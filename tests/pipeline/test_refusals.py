@@ -255,6 +255,7 @@ def test_a_quarantined_line_of_json_lines_is_the_line_whatever_is_wrong(graph: o
     (tmp_path / "p.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
     told = quarantined(graph, tmp_path / "aside", nodes={"Person": tmp_path / "p.jsonl"})
     assert [t["rule"] for t in told] == ["range", "type", "record", "record", "key"]
+    assert told[3]["reason"] == "not JSON: Expecting ':' delimiter at character 7"
     assert [t["record"].encode() for t in told] == [line.rstrip(b"\r") for line in lines]
 
 

@@ -28,6 +28,7 @@ from omnigraph.pipeline.bulk.tables import typed_text
 from omnigraph.pipeline.files import read_lines, read_whole
 from omnigraph.write.delta import delta, flat
 from omnigraph.write.envelope import Parsed, RejectedLine, parse
+from omnigraph.write.envelope.record import Refusal, judge
 from omnigraph.write.image import Image
 from omnigraph.write.keys import Ulids
 from omnigraph.write.rows import rows_to_table
@@ -105,9 +106,17 @@ def _parsed(
         lines = np.asarray(rows.lines) + before
         found.rows.setdefault(rows.type.key, []).append(Rows(rows.table, lines, rows.has_own_ids))
     for line in parsed.rejected:
-        record = line.record if originals is None else originals[line.line - 1].rstrip(b"\r")
-        found.rejected.append(replace(line, line=line.line + before, record=record))
+        told = line if originals is None else _as_given(context, line, originals[line.line - 1].rstrip(b"\r"))
+        found.rejected.append(replace(told, line=line.line + before))
     found.segment_lines.append(parsed.line_count)
+
+
+def _as_given(context: Context, line: RejectedLine, original: bytes) -> RejectedLine:
+    """A refused line of which a record was made, as it stands in the input: places in it are counted there."""
+    verdict = judge(context.schema, original) if line.rule == "record" else None
+    if isinstance(verdict, Refusal) and verdict.problem.message.startswith("not "):
+        line = replace(line, reason=verdict.problem.message)
+    return replace(line, record=original)
 
 
 def _table(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any], found: Found) -> None:
