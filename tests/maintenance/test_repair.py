@@ -10,6 +10,7 @@ import lance
 import pytest
 
 import omnigraph
+from omnigraph.cli.main import main
 from omnigraph.errors import RecoveryPending, UncoveredDrift, UnknownType, UsageError, WriterActive
 from omnigraph.maintenance.repair import REPAIR_ACTOR
 from omnigraph.storage.durable import manifest_path
@@ -308,6 +309,25 @@ def test_a_strangers_commit_in_the_moment_of_publishing_is_drift_of_the_next_run
     assert row(result).lance_head_version == judged == pinned(graph)
     assert ids(graph) == {"old", "older", "raw"}
     assert row(graph.repair()).operations == ("Append",)
+
+
+def test_a_table_with_wrong_columns_is_not_told_to_be_published_and_nothing_is_said_of_it_once_it_is_discarded(
+    graph: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strangers.opened(graph, "Left").add_columns({"extra": "1"})
+    strangers.delete(graph, "Right", "old")
+    assert main(["repair", graph.uri, "--tables", "Left", "--force", "--confirm", "-q"]) == 1
+    shown = capsys.readouterr().out
+    assert shown.endswith("→ refused tables: take them back with --discard --confirm\n")
+    assert "publish them" not in shown
+    assert main(["repair", graph.uri, "-q"]) == 0
+    shown = capsys.readouterr().out
+    assert "→ node:Left: take them back with --discard --confirm\n" in shown
+    assert "→ node:Right: publish them with --force --confirm, or take them back with --discard --confirm\n" in shown
+    assert main(["repair", graph.uri, "--discard", "--confirm", "-q"]) == 0
+    shown = capsys.readouterr().out
+    assert "not published" not in shown
+    assert "discarded on main" in shown
 
 
 # ---- several tables, branches, S3 ------------------------------------------------------------------------------------

@@ -102,10 +102,19 @@ def _advice(result: RepairResult, drifted: list[TableRepair]) -> Lines:
         lines: Lines = [f"{actions} on {result.branch}, commit {result.commit.id}"]
     else:
         lines = ["nothing was changed"]
-    if result.refused or any(t.action == "would_refuse" for t in drifted):
-        lines.append(
-            "→ refused tables: publish them with --force --confirm, or take them back with --discard --confirm"
-        )
-    elif not result.confirmed:
-        lines.append("→ add --confirm to do it")
-    return lines
+    refused = [t for t in drifted if t.action in ("refused", "would_refuse")]
+    if refused:
+        return [*lines, *_ways_out(refused)]
+    return lines if result.confirmed else [*lines, "→ add --confirm to do it"]
+
+
+def _ways_out(refused: list[TableRepair]) -> Lines:
+    """What can be done with refused tables: not all of them can be published, nor all taken back."""
+    groups: dict[str, list[str]] = {}
+    for table in refused:
+        ways = ["publish them with --force --confirm"] if table.may_publish else []
+        ways += ["take them back with --discard --confirm"] if table.may_discard else []
+        groups.setdefault(", or ".join(ways) or "see what is missing with omnigraph verify", []).append(table.table_key)
+    if len(groups) == 1:
+        return [f"→ refused tables: {way}" for way in groups]
+    return [f"→ {', '.join(keys)}: {way}" for way, keys in groups.items()]

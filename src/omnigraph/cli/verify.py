@@ -19,7 +19,12 @@ OneBranch = Annotated[
     str | None,
     Option("--branch", "-b", metavar="NAME", help="Only this branch; by default all of them.", show_default=False),
 ]
-Quick = Annotated[bool, Option("--quick", help="Read no data but the places of blobs: manifest, versions, files, coverage, drift, tickets.")]
+Quick = Annotated[
+    bool,
+    Option(
+        "--quick", help="Read no data but the places of blobs: manifest, versions, files, coverage, drift, tickets."
+    ),
+]
 Full = Annotated[
     bool, Option("--full", help="Ask every index for every value, read every blob, check every rule of every row.")
 ]

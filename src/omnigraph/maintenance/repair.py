@@ -43,7 +43,10 @@ Action = Literal[
 
 @dataclass(frozen=True)
 class TableRepair:
-    """What was found at one table and what was done. `changes` is there in a preview of drift that is not verified."""
+    """What was found at one table and what was done. `changes` is there in a preview of drift that is not verified.
+
+    `may_publish` and `may_discard` say what `force` and `discard` could do with it; they are no part of the JSON.
+    """
 
     table_key: str
     classification: str
@@ -53,9 +56,12 @@ class TableRepair:
     operations: tuple[str, ...]
     error: str | None = None
     changes: RowChanges | None = None
+    may_publish: bool = False
+    may_discard: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        body = {**self.__dict__, "operations": list(self.operations)}
+        told = {name: value for name, value in self.__dict__.items() if not name.startswith("may_")}
+        body = {**told, "operations": list(self.operations)}
         return {**body, "changes": None if self.changes is None else self.changes.to_json()}
 
 
@@ -145,7 +151,10 @@ def _row(judged: Judged, action: Action, error: str | None = None) -> TableRepai
         manifest_version=judged.pin.version,
         lance_head_version=judged.head_version,
         operations=judged.operations,
-        error=error or judged.error,
+        # Why it could not be published is no news of a table that was taken back.
+        error=None if action == "discarded" else error or judged.error,
+        may_publish=judged.may_publish and error is None,
+        may_discard=judged.may_discard,
     )
 
 
