@@ -72,3 +72,31 @@ def test_scratch_files_lie_here_if_the_workers_do_and_are_gone_afterwards(world:
         staging.put("digests", b"x")
         assert any("__staging" in key for key in world.store.objects)
     assert not any("__staging" in key for key in world.store.objects)
+
+
+def test_an_index_in_a_bucket_whose_files_are_gone_is_built_anew_also_on_a_branch_that_uses_those_of_main(
+    world: World,
+) -> None:
+    graph = og.init(URI, "node N { name: String @key  n: I32 @index }")
+    graph.insert({"N": [{"name": f"n{i}", "n": i} for i in range(20)]})
+    graph.optimize(engine="local")
+    graph.create_branch("side")
+    graph.upsert({"N": [{"name": "n1", "n": 99}]}, branch="side")
+    graph.optimize(engine="local", branch="side")
+    assert og.open(URI, engine="local").verify(quick=True).findings == ()
+    lost = [key for key in world.store.objects if "/_indices/" in key and "/tree/" not in key]
+    assert lost
+    for key in lost:
+        del world.store.objects[key]
+    world.store.objects["g/notes.txt"] = world.store.objects["g/nodes/notes.txt"] = next(
+        iter(world.store.objects.values())
+    )
+    told = og.open(URI, engine="local").verify(quick=True).findings
+    assert {f.code for f in told} == {"missing_file", "unexplained_file"}
+    assert next(f for f in told if f.code == "unexplained_file").examples == ("nodes/notes.txt", "notes.txt")
+    del world.store.objects["g/notes.txt"], world.store.objects["g/nodes/notes.txt"]
+    for branch in ("main", "side"):
+        og.open(URI, engine="local").optimize(branch=branch)
+        assert og.open(URI, engine="local").optimize(branch=branch).commit is None
+    left = og.open(URI, engine="local").verify(full=True).findings
+    assert [f.code for f in left if f.branch == "main"] == []

@@ -37,7 +37,7 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.listing import listed
 from omnigraph.maintenance.optimize.model import PendingIndex
 from omnigraph.storage import durable
-from omnigraph.storage.indices import BuiltIndex, Segment, built_indices, segment_folder
+from omnigraph.storage.indices import BuiltIndex, Segment, segment_folder
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import name_of
@@ -81,14 +81,14 @@ def _look_here(location: Location, segments: Mapping[str, tuple[str, Segment]]) 
         path = location.join(folder)
         try:
             with os.scandir(path) as entries:
-                files = [(e.path, e.stat().st_size) for e in entries if e.is_file()]
+                sizes = [durable.closed_size(e.path) for e in entries if e.is_file()]
         except (FileNotFoundError, NotADirectoryError):
-            files = []
+            sizes = []
         except OSError as error:
             raise StorageError(doing=f"listing {path}", detail=str(error)) from error
-        if not files:
+        if not sizes:
             yield uuid, MISSING
-        elif sum(size for _, size in files) != segment.size_bytes or not all(durable.is_closed(p) for p, _ in files):
+        elif None in sizes or sum(size or 0 for size in sizes) != segment.size_bytes:
             yield uuid, CUT
 
 
@@ -141,6 +141,7 @@ def index_work(
     table: LanceDataset,
     t: EntityType,
     layout: Layout,
+    built: Sequence[BuiltIndex],
     *,
     whole: Mapping[str, str],
     anew: Mapping[str, str],
@@ -149,7 +150,6 @@ def index_work(
     """What the indices need for this layout. `whole` are those that are built again, by name, and why; `anew` those of
     which nothing old is used.
     """
-    built = built_indices(table)
     if not layout.rows:
         return tuple(_rebuilt(table, b, b.column, layout, why=anew[b.name])[0] for b in built if b.name in anew), ()
     indexes: list[IndexPlan] = []

@@ -169,7 +169,7 @@ def _deferred(
     anew = built_anew(view.tables.location, view.pins[t.id], table, built, every=options.rebuild_indexes)
     rebuilt: dict[str, str] = {}
     while True:
-        indexes, pending = index_work(table, t, layout, whole=rebuilt, anew=anew, absorb=False)
+        indexes, pending = index_work(table, t, layout, built, whole=rebuilt, anew=anew, absorb=False)
         after = homes(with_planned(built, indexes))
         bins = plan_bins(fragments, options.target_rows_per_fragment, first_id=first, common=after)
         losing = {number for one in bins if one.deleted for number in one.fragments}
@@ -251,7 +251,7 @@ def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: Op
         anew = built_anew(view.tables.location, draft.pin, table, built, every=options.rebuild_indexes)
         if not draft.deferred:
             whole = {b.name: "it ends the deferred remap" for b in built} if draft.drain else {}
-            indexes, pending = index_work(table, t, layout_of(table, bins), whole=whole, anew=anew)
+            indexes, pending = index_work(table, t, layout_of(table, bins), built, whole=whole, anew=anew)
     return replace(
         draft,
         bins=tuple(bins),
