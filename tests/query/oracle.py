@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cmp_to_key
 from typing import Any
 
+import numpy as np
+
 import omnigraph as og
 from omnigraph.language.query.model import Absent, CheckedQuery, Expand, Maybe, Pattern, Read, Scan, Where
 from omnigraph.language.query.terms import (
@@ -449,7 +451,8 @@ class _Run:
             if e.name == "sum" and not -(2**63) <= total < 2**63:
                 raise Unfit
             return total if e.name == "sum" else total / len(values)
-        total_ = math.fsum(values)
+        # Rounded as the engine rounds: an order may hang on the last bit.
+        total_ = float(np.add.reduceat(np.sort(np.array(values, dtype=np.float64)), [0])[0])
         return total_ if e.name == "sum" else total_ / len(values)
 
     def order(self, a: tuple[list[Any], Row], b: tuple[list[Any], Row]) -> int:

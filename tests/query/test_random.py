@@ -92,6 +92,7 @@ def test_random_queries_give_the_rows_of_the_oracle(tmp_path: Path, coverage: st
         "20261116-full-large-87",  # lengths of vectors of all rows for some of them
         "20261116-partial-large-53",  # the least of a constant over no rows
         "777-full-large-60",  # the first integer below those that are floats as well, beside a float
+        "778-full-large-113",  # a condition that holds for what an optional block did not find
     ],
 )
 def test_what_was_wrong_before_stays_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str) -> None:

@@ -110,6 +110,8 @@ class Matcher:
             table = self.source.table(variable.types[0])
             if table.stored is None or frame.rows <= TAKE_SHARE * table.rows:
                 continue
+            if variable.nullable and bool((frame.columns[variable.slot] == NULL).any()):
+                continue  # no table holds the nulls of what an optional block did not find, and they may pass
             if table.stored.has_columns(_columns_of(rest, variable)):
                 continue
             sql, rest = self._pushed(variable, rest)
