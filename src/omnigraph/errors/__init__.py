@@ -234,3 +234,7 @@ __all__ = [
     "WriterActive",
     "WriterBusy",
 ]
+
+for _name in __all__:
+    # Tracebacks and pickles name the place from which errors are imported, not the module they happen to stand in.
+    globals()[_name].__module__ = __name__
