@@ -26,7 +26,7 @@ check: lint types test    ## what CI runs
 
 torture: $(READY)         ## every fault at every storage request and file system call, and whatever else is long (hours)
 	$(BIN)/python -m tests.commit.test_interleavings
-	OMNIGRAPH_WRITES=50 $(BIN)/python -m pytest tests/contention/test_writers.py
+	OMNIGRAPH_WRITES=50 $(BIN)/python -m pytest -m '' tests/contention/test_writers.py
 	OMNIGRAPH_RANDOM_GRAPHS=150 OMNIGRAPH_RANDOM_QUERIES=20 OMNIGRAPH_RANDOM_SEED=$(SEED) \
 		$(BIN)/python -m pytest --numprocesses 2 tests/query/test_random.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group long

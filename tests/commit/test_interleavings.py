@@ -26,6 +26,8 @@ from tests.commit.explore import interleavings, with_stops
 from tests.commit.pairs import PAIRS, Pair
 from tests.commit.stepper import Stepper, waiting_is_a_step, waiting_is_over_at_once
 
+# Much like others here: these run in `make torture` only.
+LONG_PAIRS = ("the same insert", "a write and a renamed property", "the same key")
 STOPPED_PAIRS = ("different keys", "a write and a new property", "a write and the end of its branch")
 
 
@@ -87,7 +89,11 @@ def stopped(stage: Stage, pair: Pair, *, stops: int = 2, stride: int = 1) -> int
         return judge_all(stage, pair, with_stops(lambda: stage.start(pair), stops=stops, stride=stride))
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+@pytest.mark.parametrize(
+    "pair",
+    [pytest.param(p, marks=pytest.mark.long) if p.name in LONG_PAIRS else p for p in PAIRS],
+    ids=lambda pair: pair.name,
+)
 def test_every_interleaving_of_two_live_operations_ends_right(stage: Stage, pair: Pair) -> None:
     print(f"{pair.name}: {live(stage, pair)} interleavings")
 

@@ -110,7 +110,7 @@ def test_the_deed_that_should_fold_does_fold(processes: Processes, tmp_path: Pat
         pytest.param("put", "plan", 1, marks=pytest.mark.long),
         ("put", "effect", 2),
         pytest.param("put", "publish", 1, marks=pytest.mark.long),
-        ("put_on_forked_branch", "effect", 2),
+        pytest.param("put_on_forked_branch", "effect", 2, marks=pytest.mark.long),
     ],
 )
 def test_recovery_killed_before_any_of_its_phases_is_recovered_from(

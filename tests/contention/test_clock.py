@@ -15,7 +15,7 @@ from tests.contention.crowd import Crowd
 MakeCrowd = Callable[[float], Crowd]
 
 
-@pytest.mark.parametrize("off_s", [-3600.0, 3600.0])
+@pytest.mark.parametrize("off_s", [pytest.param(-3600.0, marks=pytest.mark.long), 3600.0])
 def test_a_process_with_a_wrong_clock_takes_its_turn_like_any_other(crowd_of: MakeCrowd, off_s: float) -> None:
     crowd = crowd_of(20.0)
     crowd.start("write_keys", count=15, kinds=["own", "counted"], seed=1, clock_off_s=off_s)

@@ -36,7 +36,7 @@ def finish(crowd: Crowd, *, writes: int = WRITES, branches: tuple[str, ...] = ("
     assert not violations(crowd.path, crowd.log, branches=branches, wait_most_s=NOISE_S)
 
 
-@pytest.mark.parametrize("kind", ["own", "shared"])
+@pytest.mark.parametrize("kind", [pytest.param("own", marks=pytest.mark.long), "shared"])
 def test_eight_processes_on_one_branch(crowd_of: MakeCrowd, kind: str) -> None:
     crowd = crowd_of(LEASE_S)
     crowd.start("watch")

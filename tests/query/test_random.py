@@ -21,7 +21,7 @@ from tests.query import random_reads
 from tests.query.oracle import Oracle, Unfit
 
 GRAPHS = int(os.environ.get("OMNIGRAPH_RANDOM_GRAPHS", "2"))
-QUERIES = int(os.environ.get("OMNIGRAPH_RANDOM_QUERIES", "60"))
+QUERIES = int(os.environ.get("OMNIGRAPH_RANDOM_QUERIES", "40"))
 SEED = int(os.environ.get("OMNIGRAPH_RANDOM_SEED", "5"))
 
 

@@ -23,7 +23,7 @@ from omnigraph.language.schema.constraints import constraint_identity
 from tests.language.schema.strategies import edits, schemas
 
 RELAXED = settings(
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

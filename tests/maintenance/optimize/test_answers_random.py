@@ -118,7 +118,7 @@ def check(graph: og.Graph, writer: Writer, told: str) -> None:
     assert set(graph.edges("Cites")["id"].to_pylist()) == set(writer.edges), told
 
 
-@pytest.mark.parametrize("row_ids", ["stable", "address", "deferred"])
+@pytest.mark.parametrize("row_ids", ["stable", "address", pytest.param("deferred", marks=pytest.mark.long)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_index_answers_what_a_scan_answers_after_any_life_beside_optimize(
     tmp_path: Path, seed: int, row_ids: Any, monkeypatch: pytest.MonkeyPatch

@@ -61,7 +61,9 @@ def test_a_long_history_with_folded_records_and_fragments_has_no_findings(tmp_pa
     assert result.checked["commits"] == 72
 
 
-@pytest.mark.parametrize("options", [{"full": True}, {"quick": True}], ids=["full", "quick"])
+@pytest.mark.parametrize(
+    "options", [pytest.param({"full": True}, marks=pytest.mark.long), {"quick": True}], ids=["full", "quick"]
+)
 def test_nothing_of_the_graph_is_written(graph: og.Graph, options: dict[str, bool]) -> None:
     before = dict(damage.files(graph))
     graph.verify(**options)
