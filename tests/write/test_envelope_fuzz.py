@@ -95,7 +95,7 @@ def runs() -> list[int]:
     return list(range(start, start + int(os.environ.get("OMNIGRAPH_FUZZ_RUNS", "40"))))
 
 
-@pytest.mark.parametrize("judged_max", [0, 16])
+@pytest.mark.parametrize("judged_max", [pytest.param(0, marks=pytest.mark.long), 16])
 def test_mangled_input_only_ever_gives_typed_rejections_and_both_ways_agree(
     judged_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
