@@ -74,6 +74,7 @@ def judge_all(stage: Stage, pair: Pair, schedules: Iterator[tuple[str, tuple[Ste
         except AssertionError as error:
             passed = f"a: {first.passed} {first.error!r}\nb: {second.passed} {second.error!r}"
             raise AssertionError(f"{pair.name}, schedule {schedule}: {error}\n{passed}") from error
+    assert count > 1, f"{pair.name}: {count} schedules"
     return count
 
 
