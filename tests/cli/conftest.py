@@ -61,7 +61,6 @@ class Terminal(io.TextIOWrapper):
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     for name in ("OMNIGRAPH_ACTOR", "OMNIGRAPH_DEBUG"):
         monkeypatch.delenv(name, raising=False)
 

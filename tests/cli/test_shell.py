@@ -272,9 +272,7 @@ def test_completion_never_fails_whatever_was_typed() -> None:
 def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The graph of the fixture `graph`, for tests that do not change it."""
     path = tmp_path_factory.mktemp("shell") / "g"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_FSYNC", "off")
-        og.init(path, PEOPLE).insert({"Person": [{"name": "Ada", "age": 36}, {"name": "Bob"}]})
+    og.init(path, PEOPLE).insert({"Person": [{"name": "Ada", "age": 36}, {"name": "Bob"}]})
     return path
 
 

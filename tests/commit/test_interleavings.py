@@ -58,11 +58,8 @@ def _link(source: str, target: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    patch = pytest.MonkeyPatch()
-    patch.setenv("OMNIGRAPH_FSYNC", "off")
-    yield Stage(tmp_path_factory.mktemp("interleavings"))
-    patch.undo()
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    return Stage(tmp_path_factory.mktemp("interleavings"))
 
 
 def judge_all(stage: Stage, pair: Pair, schedules: Iterator[tuple[str, tuple[Stepper, Stepper]]]) -> int:

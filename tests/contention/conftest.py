@@ -24,7 +24,6 @@ def processes() -> Iterator[Processes]:
 @pytest.fixture
 def crowd_of(processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Crowd]:
     """A crowd on a new graph, whose clients and whose test itself use this lease."""
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
 
     def make(lease_s: float) -> Crowd:
         monkeypatch.setenv("OMNIGRAPH_LEASE_S", str(lease_s))

@@ -19,7 +19,6 @@ TURNS = 12
 
 
 def test_threads_write_and_read_through_one_handle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     monkeypatch.setattr(table, "_HANDLES_MOST", 2)  # tables are opened and let go all the time
     world.create(tmp_path / "graph")
     graph = omnigraph.open(tmp_path / "graph")
@@ -51,10 +50,7 @@ def test_threads_write_and_read_through_one_handle(tmp_path: Path, monkeypatch: 
     assert not objects_left(tmp_path / "graph")
 
 
-def test_a_reader_does_not_wait_for_a_writer_of_the_same_handle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
+def test_a_reader_does_not_wait_for_a_writer_of_the_same_handle(tmp_path: Path) -> None:
     world.create(tmp_path / "graph")
     stands, may_go = threading.Event(), threading.Event()
 

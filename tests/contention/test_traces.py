@@ -70,8 +70,7 @@ class Trace:
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trace]:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
+def trace(tmp_path: Path) -> Iterator[Trace]:
     with waiting_is_over_at_once():
         yield Trace(tmp_path / "graph")
 

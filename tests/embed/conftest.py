@@ -21,7 +21,6 @@ SMALL = 'node Post { key: String @key  text: String?  vector: Vector(8)? @embed(
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     monkeypatch.setattr(http, "PAUSE_FIRST_S", 0.01)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GEMINI_BASE_URL", "OMNIGRAPH_ENGINE"):
         monkeypatch.delenv(name, raising=False)

@@ -214,9 +214,7 @@ def test_vectors_of_another_model_are_not_mixed_in(small: og.Graph, server: Serv
 
 
 @pytest.mark.parametrize("name", REMOTE)
-def test_a_missing_key_is_told_before_anything_else_and_only_if_it_is_needed(
-    small: og.Graph, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_missing_key_is_told_before_anything_else_and_only_if_it_is_needed(small: og.Graph, name: str) -> None:
     assert small.embed(provider=name).commits == ()
     small.insert({"Post": posts(1)})
     error = refused(small, EmbeddingKeyMissing, provider=name)

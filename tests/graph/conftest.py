@@ -14,11 +14,6 @@ edge Wrote: Person -> Doc
 """
 
 
-@pytest.fixture(autouse=True)
-def _fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
-
-
 @pytest.fixture
 def graph(tmp_path: Path) -> og.Graph:
     return og.init(tmp_path / "graph", SCHEMA)

@@ -19,11 +19,6 @@ def processes() -> Iterator[Processes]:
         yield running
 
 
-@pytest.fixture(autouse=True)
-def _without_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Left and Right with two rows each, and an edge between them."""

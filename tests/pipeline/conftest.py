@@ -13,11 +13,6 @@ edge Knows: Person -> Person @card(0..2) { since: Date? }
 """
 
 
-@pytest.fixture(autouse=True)
-def _fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
-
-
 @pytest.fixture
 def graph(tmp_path: Path) -> og.Graph:
     return og.init(tmp_path / "graph", SCHEMA)

@@ -198,6 +198,5 @@ def processes() -> Iterator[Processes]:
         yield running
 
 
-def test_a_graph_is_what_a_dictionary_would_be(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
+def test_a_graph_is_what_a_dictionary_would_be(processes: Processes) -> None:
     run_state_machine_as_test(lambda: GraphMachine(processes), settings=HISTORY)

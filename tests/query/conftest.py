@@ -12,11 +12,6 @@ SCHEMA = re.findall(r"```pg\n(.*?)```", (DOCS / "query-language.md").read_text()
 PEOPLE = ("ada", "bob", "cy", "dan", "eve", "flo")
 
 
-@pytest.fixture(autouse=True)
-def _fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
-
-
 @pytest.fixture
 def graph(tmp_path: Path) -> og.Graph:
     """The schema of the docs. ada → bob → cy → ada and dan, dan → dan; ada and bob twice; eve works with flo."""

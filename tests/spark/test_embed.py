@@ -15,11 +15,6 @@ from omnigraph.errors import EmbeddingKeyMissing
 from tests.embed.conftest import SCHEMA, posts, vectors
 
 
-@pytest.fixture(autouse=True)
-def _fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
-
-
 def test_spark_and_this_process_make_the_same_vectors(spark: Any, tmp_path: Path) -> None:
     found = []
     for engine in ("spark", "local"):

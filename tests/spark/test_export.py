@@ -23,7 +23,6 @@ WRITE_PART = "omnigraph.pipeline.export_folder.WRITE_PART"
 @pytest.fixture
 def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
     """A graph that is cut into several files per type."""
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     monkeypatch.setattr("omnigraph.pipeline.export_folder.ROWS_PER_FILE", 5)
     graph = og.init(tmp_path / "graph", SCHEMA)
     worn(graph)

@@ -33,7 +33,6 @@ assert not any(name.split(".")[0] in ("pyspark", "py4j") for name in sys.modules
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     monkeypatch.setenv("LANCE_LOG", "error")
 
 
@@ -41,13 +40,11 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def worn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Seven fragments without any index, rows changed and deleted in them."""
     path = tmp_path_factory.mktemp("worn") / "graph"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_FSYNC", "off")
-        with og.init(path, keepers.SCHEMA) as graph:
-            for start in range(0, ROWS, 60):
-                graph.insert({"Doc": [keepers.doc(f"base{i}", i) for i in range(start, start + 60)]})
-            graph.upsert({"Doc": [keepers.doc(f"base{i}", i) for i in range(50, 70)]})
-            graph.delete({"Doc": [f"base{i}" for i in range(100, 110)]})
+    with og.init(path, keepers.SCHEMA) as graph:
+        for start in range(0, ROWS, 60):
+            graph.insert({"Doc": [keepers.doc(f"base{i}", i) for i in range(start, start + 60)]})
+        graph.upsert({"Doc": [keepers.doc(f"base{i}", i) for i in range(50, 70)]})
+        graph.delete({"Doc": [f"base{i}" for i in range(100, 110)]})
     return path
 
 

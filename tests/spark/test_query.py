@@ -275,11 +275,8 @@ def test_queries_in_this_process_do_not_load_spark() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_queries_give_the_rows_of_this_process(
-    tmp_path: Path, spark: Any, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_queries_give_the_rows_of_this_process(tmp_path: Path, spark: Any, seed: int) -> None:
     print(f"replay with OMNIGRAPH_SEEDS={seed} OMNIGRAPH_SPARK_QUERIES={QUERIES}")
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     rng = random.Random(seed)
     graph = build(tmp_path / "graph", rng, "partial")
     ran = 0

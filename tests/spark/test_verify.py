@@ -26,18 +26,15 @@ STAGES = {
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph with damage of several kinds."""
     path = tmp_path_factory.mktemp("damaged") / "graph"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_FSYNC", "off")
-        kinds = {"Person": [("id", "BTREE"), ("age", "BTREE"), ("v", "IVF_FLAT")], "Knows": [("src", "BTREE")]}
-        graph = damage.make(path, kinds=kinds)
-        damage.raw_rows(graph, "Knows", [{"id": f"bad{i}", "src": "p001", "dst": f"none{i}"} for i in range(9)])
-        damage.raw_rows(graph, "City", [{"id": "Bonn", "name": "Bonn"}])
+    kinds = {"Person": [("id", "BTREE"), ("age", "BTREE"), ("v", "IVF_FLAT")], "Knows": [("src", "BTREE")]}
+    graph = damage.make(path, kinds=kinds)
+    damage.raw_rows(graph, "Knows", [{"id": f"bad{i}", "src": "p001", "dst": f"none{i}"} for i in range(9)])
+    damage.raw_rows(graph, "City", [{"id": "Bonn", "name": "Bonn"}])
     return path
 
 
 @pytest.fixture
 def graph(damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     monkeypatch.setattr(rows, "BUCKET_ROWS", 200)
     monkeypatch.setattr(rows, "grouped", lambda fragments: ([f] for f, _ in fragments))
     shutil.copytree(damaged, tmp_path / "graph")

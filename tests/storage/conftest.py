@@ -1,15 +1,10 @@
-"""A place for a graph, without waiting for a disk."""
+"""A place for a graph."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ DAY_S = 86_400.0
 
 @pytest.fixture(autouse=True)
 def _fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     monkeypatch.setenv("OMNIGRAPH_LEASE_S", "0.3")
 
 

@@ -16,7 +16,6 @@ edge LivesIn: Person -> City
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     monkeypatch.delenv("OMNIGRAPH_ENGINE", raising=False)
 
 

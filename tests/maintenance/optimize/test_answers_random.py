@@ -124,7 +124,6 @@ def test_every_index_answers_what_a_scan_answers_after_any_life_beside_optimize(
     tmp_path: Path, seed: int, row_ids: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"replay with OMNIGRAPH_SEEDS={seed} OMNIGRAPH_STEPS={STEPS}")
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
     monkeypatch.setattr(segments, "SEGMENT_ROWS", 60)
     monkeypatch.setattr(segments, "ABSORB_ROWS", 6)
     monkeypatch.setattr(indices, "VECTORS_LEAST", 8)

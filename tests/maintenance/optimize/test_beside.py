@@ -41,20 +41,18 @@ def processes() -> Iterator[Processes]:
 @pytest.fixture(scope="session")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Graphs without branches, which may be copied: worn after an optimize, and one with row ids by address."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_FSYNC", "off")
-        made = {}
-        for row_ids in ("stable", "address"):
-            made[row_ids] = tmp_path_factory.mktemp("template") / row_ids
-            keepers.create(str(made[row_ids]), rows=ROWS, row_ids=row_ids)
-        with og.open(made["stable"]) as graph:
-            graph.upsert({"Doc": [keepers.doc(f"base{i}", i) for i in range(40)]})
-            graph.insert({"Note": [{"key": "second"}]})
-            graph.insert({"Note": [{"key": "third"}]})
-        with og.open(made["address"]) as graph:
-            graph.insert({"Note": [{"key": "second"}]})
-            graph.optimize(target_rows_per_fragment=2, engine="local")
-        return made
+    made = {}
+    for row_ids in ("stable", "address"):
+        made[row_ids] = tmp_path_factory.mktemp("template") / row_ids
+        keepers.create(str(made[row_ids]), rows=ROWS, row_ids=row_ids)
+    with og.open(made["stable"]) as graph:
+        graph.upsert({"Doc": [keepers.doc(f"base{i}", i) for i in range(40)]})
+        graph.insert({"Note": [{"key": "second"}]})
+        graph.insert({"Note": [{"key": "third"}]})
+    with og.open(made["address"]) as graph:
+        graph.insert({"Note": [{"key": "second"}]})
+        graph.optimize(target_rows_per_fragment=2, engine="local")
+    return made
 
 
 @pytest.fixture

@@ -10,15 +10,8 @@ import omnigraph as og
 from tests.maintenance.verify import damage
 
 
-@pytest.fixture(autouse=True)
-def _fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMNIGRAPH_FSYNC", "off")
-
-
 def made(folder: Path, kinds: Mapping[str, list[tuple[str, str]]]) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_FSYNC", "off")
-        damage.make(folder / "graph", kinds=kinds)
+    damage.make(folder / "graph", kinds=kinds)
     return folder / "graph"
 
 

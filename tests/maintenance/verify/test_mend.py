@@ -87,25 +87,23 @@ def _small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         v: Vector(4) @index
     }
     """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMNIGRAPH_FSYNC", "off")
-        graph = og.init(path, schema)
-        graph.insert(
-            {
-                "Doc": [
-                    {
-                        "slug": f"d{i}",
-                        "n": i % 40,
-                        "open": i % 2 == 0,
-                        "tags": [f"t{i % 5}"],
-                        "v": [float(i), 1.0, float(i % 7), 0.5],
-                    }
-                    for i in range(300)
-                ]
-            }
-        )
-        graph.optimize(engine="local")
-        graph.close()
+    graph = og.init(path, schema)
+    graph.insert(
+        {
+            "Doc": [
+                {
+                    "slug": f"d{i}",
+                    "n": i % 40,
+                    "open": i % 2 == 0,
+                    "tags": [f"t{i % 5}"],
+                    "v": [float(i), 1.0, float(i % 7), 0.5],
+                }
+                for i in range(300)
+            ]
+        }
+    )
+    graph.optimize(engine="local")
+    graph.close()
     return path
 
 
