@@ -54,7 +54,6 @@ PRELOADED_LIBRARIES = (
     "pyarrow.compute",
     "obstore.store",
     "orjson",
-    "lark",
     "numpy.ma",
     "tests.maintenance.optimize.answers",
 )

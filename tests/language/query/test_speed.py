@@ -52,7 +52,7 @@ def test_a_query_of_twenty_lines_is_parsed_and_checked_in_a_few_milliseconds() -
 
 
 def test_the_grammar_is_built_once() -> None:
-    from omnigraph.language.reading import grammar_of
+    from omnigraph.language.lalr import grammar_of
 
     parse_queries("")
     built = grammar_of.cache_info().misses

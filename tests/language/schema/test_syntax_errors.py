@@ -58,6 +58,7 @@ REFUSED = [
         21,
         "Expected `,` or `{`, found `@`. Annotations of a node stand before `implements`.",
     ),
+    ("nodeX {}", 1, 1, "Expected a declaration (interface, node or edge), found `nodeX`. Did you mean node?"),
     ("edge E: A > B", 1, 11, "Expected `->`, found `>`."),
     ("edge E: A -> B C", 1, 16, "Expected an annotation, `{` or the next declaration, found `C`."),
     ('node X @x("abc {}', 1, 11, "This string is never closed."),

@@ -25,7 +25,7 @@ from omnigraph.language.query.tree import (
 from omnigraph.language.schema.source import Place, did_you_mean, quoted_list
 
 if TYPE_CHECKING:
-    from lark import Token
+    from omnigraph.language.lalr import Token
 
 DEPTH_MAX = 64
 HOPS_MAX = 2**31 - 1
@@ -33,7 +33,7 @@ SYSTEM_FIELDS = ("@id", "@src", "@dst", "@type")
 
 
 def place_of(token: Token) -> Place:
-    return Place(token.line or 1, token.column or 1)
+    return Place(token.line, token.column)
 
 
 class Expressions:
@@ -93,7 +93,7 @@ class Expressions:
         try:
             return Constant(decode_string(token), place_of(token))
         except BadLiteral as error:
-            at = self.text.place_of((token.start_pos or 0) + error.offset)
+            at = self.text.place_of(token.start + error.offset)
             raise self.text.refuse(at, str(error)) from None
 
     def _number(self, tree: Any, children: list[Any], depth: int) -> Constant:

@@ -1,24 +1,23 @@
 """From .gq text to a QueryFile.
 
-1. text      refuse what is no plain text, and parse the rest by `grammar.lark` (see `language.reading`)
+1. text      refuse what is no plain text, and parse the rest by `grammar.lark` (see `language.lalr`)
 2. syntax    the tree becomes queries with places
 
-Whatever the text, the outcome is a QueryFile or QuerySyntaxError. Importing this module does not import lark.
+Whatever the text, the outcome is a QueryFile or QuerySyntaxError.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
 
 from omnigraph.errors import QuerySyntaxError
+from omnigraph.language.lalr import END, Unexpected, grammar_of
+from omnigraph.language.query.lexer import QueryLexer
 from omnigraph.language.query.syntax import place_of, read_file
 from omnigraph.language.query.text import QueryText
 from omnigraph.language.query.tree import QueryFile
-from omnigraph.language.reading import check_text, grammar_of, open_string
-from omnigraph.language.schema.source import Place, did_you_mean, quoted_list
-
-if TYPE_CHECKING:
-    from lark import UnexpectedCharacters, UnexpectedToken
+from omnigraph.language.reading import check_text, open_string
+from omnigraph.language.schema.source import did_you_mean, quoted_list
 
 SECTIONS = ("return", "having", "order", "limit", "offset")
 STATEMENTS = ("insert", "update", "delete", "merge")
@@ -78,38 +77,32 @@ _CLAUSE = {"PATH", "SHORTEST", "OPTIONAL", *_VALUE, "NOT"}
 
 
 def parse_queries(text: str, *, file: str = "<query>") -> QueryFile:
-    from lark import UnexpectedCharacters, UnexpectedToken
-
-    from omnigraph.language.query.lexer import QueryLexer
-
     source = QueryText(text, file)
     check_text(source, "a query", source.refuse)
     try:
-        tree = grammar_of(__package__, QueryLexer).parse(text)
-    except UnexpectedToken as error:
-        raise _unexpected_token(error, source) from None
-    except UnexpectedCharacters as error:
-        raise _unexpected_character(error, source) from None
+        tree = grammar_of(__package__).parse(text, _lexer())
+    except Unexpected as error:
+        raise _refusal(error, source) from None
     return read_file(tree, source)
+
+
+@cache
+def _lexer() -> QueryLexer:
+    return QueryLexer(grammar_of(__package__))
 
 
 # ---- syntax errors in plain words ------------------------------------------------------------------------------------
 
 
-def _unexpected_token(error: UnexpectedToken, source: QueryText) -> QuerySyntaxError:
-    token = error.token
-    expected = set(error.accepts or error.expected)
-    if token.type == "$END":
-        place = Place(token.end_line or 1, token.end_column or 1)
-        return source.refuse(place, f"The file ends where {_words(expected)} was expected.{open_string(error)}")
-    detail = _detail(source, token.start_pos or 0, str(token), expected)
-    return source.refuse(place_of(token), detail + open_string(error))
-
-
-def _unexpected_character(error: UnexpectedCharacters, source: QueryText) -> QuerySyntaxError:
-    offset = error.pos_in_stream or 0
-    place = Place(error.line, error.column)
-    return source.refuse(place, _detail(source, offset, error.char, set(error.allowed or ())))
+def _refusal(error: Unexpected, source: QueryText) -> QuerySyntaxError:
+    token, expected, hint = error.token, error.expected, open_string(error)
+    if token.type == END:
+        return source.refuse(place_of(token), f"The file ends where {_words(expected)} was expected.{hint}")
+    if not token.type and expected & {"NAME", "WORD"}:
+        # Where a name may stand, the keywords that may too are not listed.
+        expected = expected - {name for text, name in grammar_of(__package__).words.items() if text.isalpha()}
+    detail = _detail(source, token.start, str(token), expected)
+    return source.refuse(place_of(token), detail + (hint if token.type else ""))
 
 
 def _detail(source: QueryText, offset: int, found: str, expected: set[str]) -> str:

@@ -44,7 +44,7 @@ from omnigraph.language.schema.source import did_you_mean
 from omnigraph.language.schema.syntax import TYPE_WORDS, VECTOR_DIMENSION_MAX
 
 if TYPE_CHECKING:
-    from lark import Token, Tree
+    from omnigraph.language.lalr import Token, Tree
 
 __all__ = ["place_of", "read_file"]
 
@@ -53,11 +53,11 @@ SECTION_ORDER = ("return", "having", "order", "limit", "offset")
 BLOCK_DEPTH_MAX = 16
 
 
-def read_file(tree: Tree[Token], text: QueryText) -> QueryFile:
+def read_file(tree: Tree, text: QueryText) -> QueryFile:
     queries: list[Query] = []
     seen: dict[str, int] = {}
     for child in tree.children:
-        query = _query(cast("Tree[Token]", child), text)
+        query = _query(child, text)
         if query.name in seen:
             detail = f"The query {query.name} stands in this file twice, first on line {seen[query.name]}."
             raise text.refuse(query.place, detail)
@@ -66,12 +66,12 @@ def read_file(tree: Tree[Token], text: QueryText) -> QueryFile:
     return QueryFile(tuple(queries), text)
 
 
-def _query(tree: Tree[Token], text: QueryText) -> Query:
-    name = cast("Token", tree.children[1])
+def _query(tree: Tree, text: QueryText) -> Query:
+    name = tree.children[1]
     parameters: tuple[Parameter, ...] = ()
     annotations: list[QueryAnnotation] = []
-    bodies: list[Tree[Token]] = []
-    for child in cast("list[Tree[Token]]", tree.children[2:]):
+    bodies: list[Tree] = []
+    for child in tree.children[2:]:
         if child.data == "parameters":
             parameters = _parameters(child, text)
         elif child.data == "annotation":
@@ -86,21 +86,21 @@ def _query(tree: Tree[Token], text: QueryText) -> Query:
 # ---- heads -----------------------------------------------------------------------------------------------------------
 
 
-def _parameters(tree: Tree[Token], text: QueryText) -> tuple[Parameter, ...]:
+def _parameters(tree: Tree, text: QueryText) -> tuple[Parameter, ...]:
     found: dict[str, Parameter] = {}
-    for child in cast("list[Tree[Token]]", tree.children):
+    for child in tree.children:
         token, type_tree, *nullable = child.children
-        name, place = str(token)[1:], place_of(cast("Token", token))
+        name, place = str(token)[1:], place_of(token)
         if name == RESERVED_PARAMETER or name == "_":
             raise text.refuse(place, f"The parameter name ${name} is reserved.")
         if name in found:
             raise text.refuse(place, f"The parameter ${name} is declared twice.")
-        found[name] = Parameter(name, _type(cast("Tree[Token]", type_tree), text), bool(nullable), place)
+        found[name] = Parameter(name, _type(type_tree, text), bool(nullable), place)
     return tuple(found.values())
 
 
-def _type(tree: Tree[Token], text: QueryText) -> PropertyType:
-    tokens = cast("list[Token]", tree.children)
+def _type(tree: Tree, text: QueryText) -> PropertyType:
+    tokens = tree.children
     if tree.data == "vector":
         size = tokens[1]
         if not size.isdigit() or len(size.lstrip("0")) > 10 or not 1 <= int(size) <= VECTOR_DIMENSION_MAX:
@@ -121,10 +121,10 @@ def _type(tree: Tree[Token], text: QueryText) -> PropertyType:
     return PropertyType("List", item=str(word))
 
 
-def _annotation(tree: Tree[Token], text: QueryText, before: Sequence[QueryAnnotation]) -> QueryAnnotation:
+def _annotation(tree: Tree, text: QueryText, before: Sequence[QueryAnnotation]) -> QueryAnnotation:
     token, *rest = tree.children
-    name, place = str(token)[1:], place_of(cast("Token", token))
-    literal = Expressions(text, frozenset()).read(cast("Tree[Token]", rest[0])) if rest else None
+    name, place = str(token)[1:], place_of(token)
+    literal = Expressions(text, frozenset()).read(rest[0]) if rest else None
     value = literal.value if isinstance(literal, Constant) else None
     if any(a.name == name for a in before):
         raise text.refuse(place, f"@{name} stands here twice.")
@@ -142,10 +142,10 @@ class _Body:
         self.parameters = parameters
         self.expressions = Expressions(text, parameters)
 
-    def read(self, tree: Tree[Token]) -> Read:
-        word, block, *sections = cast("list[Any]", tree.children)
+    def read(self, tree: Tree) -> Read:
+        word, block, *sections = tree.children
         match = self.clauses(block, "match")
-        parts: dict[str, Tree[Token]] = {}
+        parts: dict[str, Tree] = {}
         for section in sections:
             name, place = str(section.data), place_of(section.children[0])
             if name in parts:
@@ -180,10 +180,10 @@ class _Body:
         word = cast('Literal["asc", "desc"]', str(direction[0])) if direction else None
         return OrderItem(expression, word, expression.place)
 
-    def _count(self, section: Tree[Token] | None) -> Constant | Variable | None:
+    def _count(self, section: Tree | None) -> Constant | Variable | None:
         if section is None:
             return None
-        token = cast("Token", section.children[1])
+        token = section.children[1]
         if token.type == "VARIABLE":
             return Variable(str(token)[1:], place_of(token))
         if not token.isdigit() or len(token) > 18:
@@ -192,16 +192,16 @@ class _Body:
 
     # ---- clauses
 
-    def clauses(self, tree: Tree[Token], where: str, depth: int = 0) -> tuple[Clause, ...]:
-        brace, *clauses = cast("list[Any]", tree.children)
+    def clauses(self, tree: Tree, where: str, depth: int = 0) -> tuple[Clause, ...]:
+        brace, *clauses = tree.children
         if depth > BLOCK_DEPTH_MAX:
             raise self.text.refuse(place_of(brace), f"Blocks are nested more than {BLOCK_DEPTH_MAX} deep.")
         if not clauses:
             raise self.text.refuse(place_of(brace), f"The block of {where} is empty.")
         return tuple(self._clause(child, depth) for child in clauses)
 
-    def _clause(self, tree: Tree[Token], depth: int) -> Clause:
-        kind, children = str(tree.data), cast("list[Any]", tree.children)
+    def _clause(self, tree: Tree, depth: int) -> Clause:
+        kind, children = str(tree.data), tree.children
         if kind == "filter":
             return self._filter(children[0])
         if kind == "binding":
@@ -282,15 +282,15 @@ class _Body:
 
     # ---- statements
 
-    def assignments(self, tree: Tree[Token]) -> tuple[Assignment, ...]:
+    def assignments(self, tree: Tree) -> tuple[Assignment, ...]:
         found = []
-        for child in cast("list[Any]", tree.children):
+        for child in tree.children:
             key, value = child.children
             found.append(Assignment(str(key), self.expressions.read(value), place_of(key)))
         return tuple(found)
 
-    def statement(self, tree: Tree[Token]) -> Statement:
-        kind, children = str(tree.data), cast("list[Any]", tree.children)
+    def statement(self, tree: Tree) -> Statement:
+        kind, children = str(tree.data), tree.children
         place, type_name = place_of(children[1]), self._type_name(children[1])
         returning = self._returning(children[-1]) if children[-1].data == "returning" else None
         rest = children[2 : len(children) - (returning is not None)]

@@ -1,26 +1,25 @@
 """From .pg text to a Schema.
 
-1. text      refuse what is no plain text, and parse the rest by `grammar.lark` (see `language.reading`)
+1. text      refuse what is no plain text, and parse the rest by `grammar.lark` (see `language.lalr`)
 2. syntax    the tree becomes declarations with places
 3. rules     the declarations are checked against each other and become the model
 
-Whatever the text, the outcome is a Schema, SchemaSyntaxError or SchemaRuleError. Importing this module does not import
-lark: opening a graph reads its schema as JSON and never needs the parser.
+Whatever the text, the outcome is a Schema, SchemaSyntaxError or SchemaRuleError. Opening a graph reads its schema as
+JSON and never needs the parser.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
 
 from omnigraph.errors import SchemaSyntaxError
-from omnigraph.language.reading import check_text, grammar_of, open_string
+from omnigraph.language.lalr import END, Unexpected, grammar_of
+from omnigraph.language.reading import check_text, open_string
+from omnigraph.language.schema.lexer import SchemaLexer
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.rules import build_schema
-from omnigraph.language.schema.source import Place, Source, did_you_mean, quoted_list
+from omnigraph.language.schema.source import Source, did_you_mean, quoted_list
 from omnigraph.language.schema.syntax import place_of, read_declarations
-
-if TYPE_CHECKING:
-    from lark import Token, UnexpectedCharacters, UnexpectedToken
 
 DECLARATIONS = ("interface", "node", "edge")
 # Terminals in plain words, in the order in which a message lists them. `NEXT` stands for whatever may follow a whole
@@ -55,36 +54,29 @@ _IN_TYPE = {"BASE_TYPE", "ENUM", "VECTOR", "LSQB"}
 
 
 def parse_schema(text: str, *, file: str = "<schema>") -> Schema:
-    from lark import UnexpectedCharacters, UnexpectedToken
-
     source = Source(text, file)
     check_text(source, "a schema", source.syntax_error)
     try:
-        tree = grammar_of(__package__).parse(text)
-    except UnexpectedToken as error:
-        raise _unexpected_token(error, source) from None
-    except UnexpectedCharacters as error:
-        raise _unexpected_character(error, source) from None
+        tree = grammar_of(__package__).parse(text, _lexer())
+    except Unexpected as error:
+        raise _refusal(error, source) from None
     return build_schema(read_declarations(tree, source), source)
+
+
+@cache
+def _lexer() -> SchemaLexer:
+    return SchemaLexer(grammar_of(__package__))
 
 
 # ---- syntax errors in plain words ------------------------------------------------------------------------------------
 
 
-def _unexpected_token(error: UnexpectedToken, source: Source) -> SchemaSyntaxError:
-    token: Token = error.token
-    expected = set(error.accepts or error.expected)
-    if token.type == "$END":
-        place = Place(token.end_line or 1, token.end_column or 1)
-        return source.syntax_error(place, f"The file ends where {_words(expected)} was expected.{open_string(error)}")
-    offset = token.start_pos or 0
-    return source.syntax_error(place_of(token), _detail(source, offset, str(token), expected) + open_string(error))
-
-
-def _unexpected_character(error: UnexpectedCharacters, source: Source) -> SchemaSyntaxError:
-    offset = error.pos_in_stream or 0
-    place = Place(error.line, error.column)
-    return source.syntax_error(place, _detail(source, offset, error.char, set(error.allowed or ())))
+def _refusal(error: Unexpected, source: Source) -> SchemaSyntaxError:
+    token, expected, hint = error.token, error.expected, open_string(error)
+    if token.type == END:
+        return source.syntax_error(place_of(token), f"The file ends where {_words(expected)} was expected.{hint}")
+    detail = _detail(source, token.start, str(token), expected)
+    return source.syntax_error(place_of(token), detail + (hint if token.type else ""))
 
 
 def _detail(source: Source, offset: int, found: str, expected: set[str]) -> str:

@@ -19,7 +19,7 @@ from omnigraph.language.schema.model import SCALARS, Literal_, PropertyType
 from omnigraph.language.schema.source import Place, Source, did_you_mean
 
 if TYPE_CHECKING:
-    from lark import Token, Tree
+    from omnigraph.language.lalr import Token, Tree
 
 CONSTRAINTS = ("key", "unique", "index", "range", "check")
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
@@ -85,18 +85,18 @@ class Declaration:
     constraints: tuple[RawAnnotation, ...] = ()
 
 
-def read_declarations(tree: Tree[Token], source: Source) -> list[Declaration]:
-    return [_declaration(cast("Tree[Token]", child), source) for child in tree.children]
+def read_declarations(tree: Tree, source: Source) -> list[Declaration]:
+    return [_declaration(child, source) for child in tree.children]
 
 
 def place_of(token: Token) -> Place:
-    return Place(token.line or 1, token.column or 1)
+    return Place(token.line, token.column)
 
 
 # ---- declarations ----------------------------------------------------------------------------------------------------
 
 
-def _declaration(tree: Tree[Token], source: Source) -> Declaration:
+def _declaration(tree: Tree, source: Source) -> Declaration:
     names: list[Name] = []
     annotations: list[RawAnnotation] = []
     implements: tuple[Name, ...] = ()
@@ -105,15 +105,14 @@ def _declaration(tree: Tree[Token], source: Source) -> Declaration:
     kind = cast(Literal["interface", "node", "edge"], tree.data)
     for child in tree.children:
         if _is_token(child):
-            names.append(_type_name(cast("Token", child), source))
+            names.append(_type_name(child, source))
             continue
-        part = cast("Tree[Token]", child)
-        if part.data == "annotation":
-            annotations.append(_annotation(part, source))
-        elif part.data == "implements":
-            implements = tuple(_type_name(cast("Token", t), source) for t in part.children)
+        if child.data == "annotation":
+            annotations.append(_annotation(child, source))
+        elif child.data == "implements":
+            implements = tuple(_type_name(t, source) for t in child.children)
         else:
-            properties, constraints = _body(part, source, kind)
+            properties, constraints = _body(child, source, kind)
     for found in annotations:
         if found.name in CONSTRAINTS:
             detail = (
@@ -124,13 +123,12 @@ def _declaration(tree: Tree[Token], source: Source) -> Declaration:
     return Declaration(kind, names[0], tuple(annotations), implements, tuple(names[1:]), properties, constraints)
 
 
-def _body(tree: Tree[Token], source: Source, kind: str) -> tuple[tuple[RawProperty, ...], tuple[RawAnnotation, ...]]:
+def _body(tree: Tree, source: Source, kind: str) -> tuple[tuple[RawProperty, ...], tuple[RawAnnotation, ...]]:
     """Sorts the flat list: an annotation belongs to the property before it, a constraint to the type."""
-    properties: list[tuple[Tree[Token], list[RawAnnotation]]] = []
+    properties: list[tuple[Tree, list[RawAnnotation]]] = []
     constraints: list[RawAnnotation] = []
     owner: list[RawAnnotation] | None = None
-    for child in tree.children:
-        item = cast("Tree[Token]", child)
+    for item in tree.children:
         if item.data == "property":
             owner = []
             properties.append((item, owner))
@@ -159,16 +157,13 @@ def _stray_annotation(found: RawAnnotation, kind: str) -> str:
     )
 
 
-def _property(tree: Tree[Token], annotations: tuple[RawAnnotation, ...], source: Source) -> RawProperty:
-    token, type_tree, *rest = tree.children
-    name = cast("Token", token)
+def _property(tree: Tree, annotations: tuple[RawAnnotation, ...], source: Source) -> RawProperty:
+    name, type_tree, *rest = tree.children
     if not ("a" <= name[0] <= "z" or name[0] == "_"):
         wanted = name[0].lower() + name[1:]
         detail = f"A property name starts with a lower-case letter or _: {wanted}, not {name}."
         raise source.syntax_error(place_of(name), detail)
-    return RawProperty(
-        Name(str(name), place_of(name)), _type(cast("Tree[Token]", type_tree), source), bool(rest), annotations
-    )
+    return RawProperty(Name(str(name), place_of(name)), _type(type_tree, source), bool(rest), annotations)
 
 
 def _type_name(token: Token, source: Source) -> Name:
@@ -182,15 +177,15 @@ def _type_name(token: Token, source: Source) -> Name:
 # ---- types -----------------------------------------------------------------------------------------------------------
 
 
-def _type(tree: Tree[Token], source: Source) -> PropertyType:
+def _type(tree: Tree, source: Source) -> PropertyType:
     if tree.data == "base":
-        return _base(cast("Token", tree.children[0]), source)
+        return _base(tree.children[0], source)
     if tree.data == "enum":
-        return _enum([cast("Token", t) for t in tree.children], source)
+        return _enum(tree.children, source)
     if tree.data == "vector":
-        return _vector(cast("Token", tree.children[1]), source)
-    inner = cast("Tree[Token]", tree.children[0])
-    first = cast("Token", inner.children[0])
+        return _vector(tree.children[1], source)
+    inner = tree.children[0]
+    first = inner.children[0]
     item = _type(inner, source)
     if item.kind in ("Enum", "Vector", "Blob"):
         word = "an enum" if item.kind == "Enum" else f"a {item.kind}"
@@ -229,12 +224,12 @@ def _vector(token: Token, source: Source) -> PropertyType:
 # ---- annotations and literals ----------------------------------------------------------------------------------------
 
 
-def _annotation(tree: Tree[Token], source: Source) -> RawAnnotation:
+def _annotation(tree: Tree, source: Source) -> RawAnnotation:
     at, name, *rest = tree.children
-    place, word = place_of(cast("Token", at)), str(name)
+    place, word = place_of(at), str(name)
     if not rest:
         return RawAnnotation(word, place)
-    arguments = tuple(_argument(cast("Tree[Token]", a), source) for a in cast("Tree[Token]", rest[0]).children)
+    arguments = tuple(_argument(a, source) for a in rest[0].children)
     if not arguments:
         raise source.syntax_error(place, f"The parentheses of @{word} are empty; leave them out or write an argument.")
     return RawAnnotation(word, place, arguments)
@@ -257,24 +252,25 @@ def _check_shape(found: RawAnnotation, source: Source) -> None:
         keys.add(a.key or "")
 
 
-def _argument(tree: Tree[Token], source: Source) -> Argument:
+def _argument(tree: Tree, source: Source) -> Argument:
     if tree.data == "value":
-        return _value(cast("Token", tree.children[0]), source)
+        return _value(tree.children[0], source)
     if tree.data == "option":
-        word = cast("Token", tree.children[0])
-        value = _value(cast("Token", cast("Tree[Token]", tree.children[1]).children[0]), source)
+        word = tree.children[0]
+        value = _value(tree.children[1].children[0], source)
         if value.form == "word":
             raise source.syntax_error(value.place, f"The value of {word} is a literal; put it in quotes.")
         return Argument(value.form, place_of(word), value.value, str(word), signed=value.signed)
     bounds: dict[str, int | float] = {}
     first: Token | None = None
+    signed = False
     for child in tree.children:
-        token = cast("Token", child if _is_token(child) else cast("Tree[Token]", child).children[0])
+        token = child if _is_token(child) else child.children[0]
+        signed = signed or token[0] in "+-"
         first = first if first is not None else token
         if not _is_token(child):
-            bounds[str(cast("Tree[Token]", child).data)] = _number(token, source)
+            bounds[str(child.data)] = _number(token, source)
     assert first is not None, "a range has its dots at least"
-    signed = any(str(token)[0] in "+-" for token in tree.scan_values(_is_token))
     return Argument("range", place_of(first), low=bounds.get("low"), high=bounds.get("high"), signed=signed)
 
 
@@ -309,7 +305,7 @@ def _string(token: Token, source: Source) -> str:
         point = int(code[1:], 16) if len(code) == 5 else 0
         if point and not 0xD800 <= point <= 0xDFFF:
             return chr(point)
-        at = source.place_of((token.start_pos or 0) + 1 + match.start())
+        at = source.place_of(token.start + 1 + match.start())
         if len(code) == 5:
             raise source.syntax_error(at, f"\\{code} is not a character that text may hold.")
         known = r"\" \\ \n \r \t and \uXXXX"
