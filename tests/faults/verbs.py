@@ -121,9 +121,10 @@ def upkeep_verb(name: str, act: Act, change: Callable[..., None], start: Start) 
     return replace(graph_verb(name, act, change, start), partly=partly)
 
 
-def recovery_verb(name: str, point: Point) -> Verb:
-    """A write on a graph that a dead writer of four tables left at this point."""
-    return replace(person_verb(name, lambda g: g.upsert(person("eve")), "eve"), interrupted=("upsert_types", point))
+def recovery_verb(name: str, point: Point, *, of: str = "upsert_types", start: Start = create_small) -> Verb:
+    """A write on a graph that another verb, by default a write of four tables, left at this point."""
+    verb = person_verb(name, lambda g: g.upsert(person("eve")), "eve", start=start)
+    return replace(verb, interrupted=(of, point))
 
 
 def migration_verb(name: str, generation: int, intent: Literal["forward", "back"] | None = None) -> Verb:
@@ -181,6 +182,8 @@ VERBS: tuple[Verb, ...] = (
     migration_verb("migrate_forward", 1, "forward"),
     migration_verb("migrate_back", 1, "back"),
     *(recovery_verb(f"recover_{name}", point) for name, point in POINTS.items()),
+    recovery_verb("recover_optimize", POINTS["all_effects"], of="optimize", start=worn.create_worn),
+    recovery_verb("recover_optimize_back", POINTS["first_effect"], of="optimize", start=worn.create_worn),
 )
 
 
