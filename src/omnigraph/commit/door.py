@@ -43,6 +43,8 @@ from omnigraph.storage.table import Tables
 TURNS_OUTSIDE = 3
 """How often long work is prepared without the ticket before it is prepared under it."""
 SWEEP_EVERY = 64
+SETTLING_MOST = 3
+SETTLING_PAUSE_S = 0.2
 
 
 def write_timeout_s() -> float:
@@ -193,8 +195,12 @@ class Door:
     # ---- waiting and settling ----------------------------------------------------------------------------------------
 
     def wait(self, branch: str, incarnation: str, epoch: int, deadline: float) -> None:
-        """Return when the epoch is decided; claim and settle it as soon as its holder is dead."""
+        """Return when the epoch is decided; claim and settle it as soon as its holder is dead.
+
+        A store that fails at that is tried again, SETTLING_MOST times in all: then the caller is told what it says.
+        """
         pause = _Pause(local=self.manifest.location.is_local)
+        failed = 0
         while time.monotonic() < deadline:
             head = self.manifest.head(branch)
             if head.epoch >= epoch or head.incarnation != incarnation:
@@ -204,8 +210,14 @@ class Door:
                 return
             ticket, dead = held
             may_settle = dead or self.tickets.is_own(ticket)
-            if not may_settle or not self._take_over(branch, ticket):
-                pause()
+            try:
+                if not may_settle or not self._take_over(branch, ticket):
+                    pause()
+            except StorageError:
+                failed += 1  # the claim stays; whoever comes next, perhaps this very call, settles the epoch
+                if failed == SETTLING_MOST:
+                    raise
+                time.sleep(SETTLING_PAUSE_S * failed)
 
     def _take_over(self, branch: str, below: Ticket) -> bool:
         """Settle an epoch whose holder is dead, or which this handle holds and could not settle before."""
@@ -216,8 +228,6 @@ class Door:
         try:
             view = self.view(branch)
             settled = settle(self.manifest, self.tickets, view, claim, observe=self.observe, reason="its writer died")
-        except StorageError:
-            return False  # the claim stays; whoever comes next, perhaps this very call, settles the epoch
         finally:
             self.tickets.rest(claim)
         self.sweep()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from omnigraph.commit.door import Door
 from omnigraph.commit.intents import read_intents
 from omnigraph.commit.migrate import require_current
 from omnigraph.commit.ticket import epoch_of, ticket_name
-from omnigraph.errors import BranchNotFound, RecoveryPending, WriterActive
+from omnigraph.errors import BranchNotFound, RecoveryPending, StorageError, WriterActive
 from omnigraph.storage.manifest import FORMAT
 
 LOOK_EVERY_S = 0.05
@@ -129,9 +128,10 @@ def _undecided(door: Door) -> Iterator[Pending]:
 def recover(door: Door, *, wait_s: float, branch: str | None = None) -> RecoverResult:
     """Settle what dead writers left; wait up to `wait_s` for the living ones to finish or to be known as dead.
 
-    On all branches, or on one.
+    On all branches, or on one. A store that fails on one is told of after the others.
     """
     started = time.monotonic()
+    failed: StorageError | None = None
     with door.lock:
         require_current(door.manifest, observe=door.observe)
         found = _on(pending(door), branch)
@@ -139,8 +139,14 @@ def recover(door: Door, *, wait_s: float, branch: str | None = None) -> RecoverR
             deadline = started + wait_s
             if not operation.alive:
                 deadline = max(deadline, time.monotonic() + SETTLE_LEAST_S)
-            with suppress(BranchNotFound):  # deleted meanwhile, and its epochs with it
+            try:
                 door.wait(operation.branch, operation.incarnation, operation.epoch, deadline)
+            except BranchNotFound:
+                continue  # deleted meanwhile, and its epochs with it
+            except StorageError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
         door.sweep()
         settled = tuple(s for p in found for s in _settled(door, p))
         return RecoverResult(settled, tuple(_on(pending(door), branch)), time.monotonic() - started)

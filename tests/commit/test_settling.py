@@ -1,0 +1,59 @@
+"""A writer that meets a dead one settles it first; a store that fails meanwhile is tried again, and then told of."""
+
+from __future__ import annotations
+
+import errno
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph
+from omnigraph.commit import door
+from omnigraph.errors import StorageError
+from tests.commit import plant
+
+TOLD_S = 10.0
+
+
+@pytest.fixture
+def failures(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """A ticket of a writer that is dead, and what the store says to whoever settles it, each once."""
+    monkeypatch.setenv("OMNIGRAPH_LEASE_S", "0.1")
+    plant.ticket(path)
+    coming: list[Exception] = []
+    settle = door.settle
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        if coming:
+            raise coming.pop(0)
+        return settle(*args, **kwargs)
+
+    monkeypatch.setattr(door, "settle", failing)
+    return coming
+
+
+def full() -> StorageError:
+    return StorageError(doing="writing", detail=f"[Errno {errno.ENOSPC}] No space left on device")
+
+
+def test_a_store_that_fails_for_a_moment_is_tried_again(path: Path, failures: list[Exception]) -> None:
+    failures += [full(), full()]
+    omnigraph.open(path).upsert({"Left": [{"name": "new"}]})
+    assert not failures
+
+
+@pytest.mark.parametrize("settle", [lambda g: g.upsert({"Left": [{"name": "new"}]}), lambda g: g.optimize()])
+def test_a_store_that_goes_on_failing_is_told_soon_and_by_its_own_words(
+    path: Path, failures: list[Exception], settle: Any
+) -> None:
+    failures += [full() for _ in range(10_000)]
+    graph = omnigraph.open(path)
+    began = time.monotonic()
+    with pytest.raises(StorageError, match="No space left"):
+        settle(graph)
+    assert time.monotonic() - began < TOLD_S
+    failures.clear()
+    graph.upsert({"Left": [{"name": "new"}]})
+    assert "new" in [row["name"] for row in graph.snapshot().read("Left").to_pylist()]
