@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import omnigraph
-from omnigraph.commit import door
 from omnigraph.errors import StorageError
+from omnigraph.storage import lancefs
 from tests.commit import plant
 
 TOLD_S = 10.0
@@ -23,32 +23,34 @@ def failures(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     monkeypatch.setenv("OMNIGRAPH_LEASE_S", "0.1")
     plant.ticket(path)
     coming: list[Exception] = []
-    settle = door.settle
+    commit = lancefs.commit
 
     def failing(*args: Any, **kwargs: Any) -> Any:
         if coming:
             raise coming.pop(0)
-        return settle(*args, **kwargs)
+        return commit(*args, **kwargs)
 
-    monkeypatch.setattr(door, "settle", failing)
+    monkeypatch.setattr(lancefs, "commit", failing)
     return coming
 
 
-def full() -> StorageError:
-    return StorageError(doing="writing", detail=f"[Errno {errno.ENOSPC}] No space left on device")
+FULL = f"[Errno {errno.ENOSPC}] No space left on device"
+SAID = [StorageError(doing="writing", detail=FULL), OSError(FULL)]
 
 
-def test_a_store_that_fails_for_a_moment_is_tried_again(path: Path, failures: list[Exception]) -> None:
-    failures += [full(), full()]
+@pytest.mark.parametrize("said", SAID, ids=repr)
+def test_a_store_that_fails_for_a_moment_is_tried_again(path: Path, failures: list[Exception], said: Exception) -> None:
+    failures += [said, said]
     omnigraph.open(path).upsert({"Left": [{"name": "new"}]})
     assert not failures
 
 
+@pytest.mark.parametrize("said", SAID, ids=repr)
 @pytest.mark.parametrize("settle", [lambda g: g.upsert({"Left": [{"name": "new"}]}), lambda g: g.optimize()])
 def test_a_store_that_goes_on_failing_is_told_soon_and_by_its_own_words(
-    path: Path, failures: list[Exception], settle: Any
+    path: Path, failures: list[Exception], settle: Any, said: Exception
 ) -> None:
-    failures += [full() for _ in range(10_000)]
+    failures += [said] * 10_000
     graph = omnigraph.open(path)
     began = time.monotonic()
     with pytest.raises(StorageError, match="No space left"):

@@ -228,6 +228,10 @@ class Door:
         try:
             view = self.view(branch)
             settled = settle(self.manifest, self.tickets, view, claim, observe=self.observe, reason="its writer died")
+        except effect.EffectMissed as missed:
+            if missed.is_lost_race:
+                return False
+            raise StorageError(doing="settling what a dead writer left", detail=str(missed)) from missed
         finally:
             self.tickets.rest(claim)
         self.sweep()

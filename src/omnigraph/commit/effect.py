@@ -37,6 +37,11 @@ class Zombie(Exception):
 class EffectMissed(Exception):
     """A step did not land directly above its base, or it is not known whether it did."""
 
+    @property
+    def is_lost_race(self) -> bool:
+        """Whether another commit was in the way, and not the store."""
+        return self.__cause__ is None or isinstance(self.__cause__, lancefs.conflicts())
+
 
 def require_no_drift(view: View, pins: Mapping[str, Pin]) -> None:
     """Refuse tables that moved without the door, before anything is written for this operation."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from omnigraph.commit.effect import EffectMissed, Zombie, is_declared, landed, restore, secure_effects
+from omnigraph.commit.effect import Zombie, is_declared, landed, restore, secure_effects
 from omnigraph.commit.observe import Observer
 from omnigraph.commit.plan import Plan
 from omnigraph.commit.publish import abort_record, publish
@@ -39,6 +39,7 @@ def settle(
     may_forward: bool = True,
 ) -> Record | None:
     """Decide the ticket's epoch. The record of the decision; None if another process got in between (ask again).
+    EffectMissed if a Restore did not land.
 
     `may_forward` is False for an owner whose own effects could not be made durable.
     """
@@ -55,7 +56,7 @@ def settle(
                 return _forward(manifest, view, ticket, plan, observe=observe)
         declared = [(t, p.unstamped) for plan in plans if plan is not None for t, p in plan.tables.items()]
         return _back(manifest, view, ticket, observe=observe, reason=reason, declared=dict(declared))
-    except (SwapLost, EffectMissed, Zombie):
+    except (SwapLost, Zombie):
         return None
 
 

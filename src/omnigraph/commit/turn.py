@@ -223,15 +223,18 @@ class Turn:
             door.wait(self.request.branch, self.ticket.incarnation, self.ticket.epoch, time.monotonic() + 60)
             return None
         view = door.view_on(self.request.branch, {})
-        return settle(
-            door.manifest,
-            door.tickets,
-            view,
-            self.ticket,
-            observe=door.observe,
-            reason=str(trouble),
-            may_forward=not isinstance(trouble, NotDurable),
-        )
+        try:
+            return settle(
+                door.manifest,
+                door.tickets,
+                view,
+                self.ticket,
+                observe=door.observe,
+                reason=str(trouble),
+                may_forward=not isinstance(trouble, NotDurable),
+            )
+        except effect.EffectMissed:
+            return None  # ask again
 
     def _release(self) -> None:
         self.door.observe("release")
