@@ -3,6 +3,7 @@
     python -m tests.faults.runner --all                       every verb, request and fault, on S3 and on disk
     python -m tests.faults.runner --fast                      the sample that is part of the test suite
     python -m tests.faults.runner --all --verb insert         one verb
+    python -m tests.faults.runner --all --fault kill_before,kill_after       two faults
     python -m tests.faults.runner --all --share 0.1 --seed 7  a tenth of everything, drawn by that seed
     python -m tests.faults.runner --store s3 --verb insert --fault ghost --k 17 --seed 1     replay one run
 
@@ -176,7 +177,7 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="a random part of --all, as 0.1")
     parser.add_argument("--store", choices=STORES, help="one kind of store only")
     parser.add_argument("--verb", choices=[verb.name for verb in VERBS], help="one verb only")
-    parser.add_argument("--fault", help="one fault only")
+    parser.add_argument("--fault", help="these faults only, as kill_before,kill_after")
     parser.add_argument("--k", type=int, help="one request only")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -190,7 +191,7 @@ def main() -> int:
                     return fast_cases(bench, verb, seed=options.seed, count=12)
                 if options.share < 1:
                     return shared_cases(bench, verb, seed=options.seed, share=options.share)
-                faults = [options.fault] if options.fault else None
+                faults = options.fault.split(",") if options.fault else None
                 found = all_cases(bench, verb, seed=options.seed, faults=faults)
                 return [case for case in found if options.k in (None, case.k)]
 

@@ -27,10 +27,13 @@ from tests.faults.verbs import Point, Verb
 URI = "s3://graphs/g"
 VICTIM, CHECKER = "victim", "checker"
 
-# Which faults make sense where. A read that is not answered is the same whether or not the store has "applied" it, and
-# the client treats a slow or overloaded store as it treats a failing one.
-EVERYWHERE = ("kill_before", "kill_after", "error_500", "drop", "denied", "freeze_before")
-ON_MUTATIONS = ("error_503", "delay", "lost", "applied_500", "ghost", "ghost_midway", "lost_denied", "freeze_after")
+# Which faults make sense where. A read that is not answered is the same whether or not the store has "applied" it, also
+# for a client that is killed, and the client treats a slow or overloaded store as it treats a failing one.
+EVERYWHERE = ("kill_before", "error_500", "drop", "denied", "freeze_before")
+ON_MUTATIONS = (
+    *("kill_after", "error_503", "delay", "lost", "applied_500", "ghost", "ghost_midway", "lost_denied"),
+    "freeze_after",
+)
 KINDS = EVERYWHERE + ON_MUTATIONS
 
 
