@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -307,8 +308,21 @@ class Maker:
         operand = self.number(1) if name in ("sum", "avg") or self.chance(0.5) else self.text(1)
         return f"{name}({distinct}{operand}) as c{i}"
 
-    def query(self) -> str:
+    def declared(self, clauses: list[str]) -> list[str]:
+        """The clauses with some of the ends of their traversals declared, too, which changes nothing.
+
+        It draws on its own, so that a seed gives the query that it gave before there was this.
+        """
+        rng = random.Random(repr(clauses))
+        outside = [c for c in clauses if not c.startswith(("not {", "optional {"))]
+        for name in sorted(set(re.findall(r"\$x\d+", " ".join(outside)))):
+            if self.types.get(name) in ("Person", "Company") and rng.random() < 0.4:
+                clauses.insert(rng.randint(0, len(clauses)), f"{name}: {self.types[name]}")
+        return clauses
+
+    def query(self, *, declare: bool) -> str:
         clauses = [self.binding(), *(self.clause() for _ in range(self.rng.randint(0, 4)))]
+        clauses = self.declared(clauses) if declare else clauses
         count = self.rng.randint(1, 4)
         if self.chance(0.35):
             columns = [self.aggregate(i) if self.chance(0.6) else self.column(i) for i in range(count)]
@@ -329,5 +343,5 @@ class Maker:
         return f"query q({PARAMETERS}) {{ {body} }}"
 
 
-def random_read(rng: random.Random) -> str:
-    return Maker(rng).query()
+def random_read(rng: random.Random, *, declare: bool = True) -> str:
+    return Maker(rng).query(declare=declare)

@@ -43,6 +43,19 @@ def test_the_same_pairs_are_found_from_the_other_end(graph: og.Graph) -> None:
             assert [(a, target) for (a,) in back] == [p for p in forth if p[1] == target], (bounds, target)
 
 
+@pytest.mark.parametrize("form", ["$a {} $b", "$a $e: {} $b", "path $p = $a {} $b", "path $p = shortest $a {} $b"])
+@pytest.mark.parametrize("declared", ["$a: Person $b: Person", "$b: Person $a: Person"])
+@pytest.mark.parametrize("returned", ["count(*)", "$a.slug", "$b.slug"])
+def test_an_end_that_is_declared_and_used_no_more_is_bound_once(
+    graph: og.Graph, form: str, declared: str, returned: str
+) -> None:
+    clause = form.format("knows")
+    together = rows(graph, f"{declared} {clause}", f"{returned} as x, count(*) as n")
+    alone = rows(graph, f"$a: Person {clause}", f"{returned} as x, count(*) as n")
+    assert together == alone
+    assert sum(int(str(row[1])) for row in together) < 36
+
+
 def test_undirected_is_the_union_of_both_directions(graph: og.Graph) -> None:
     assert hops(graph, "ada", "<knows>") == ["bob", "cy"]
     assert hops(graph, "dan", "<knows>") == ["cy", "dan"]

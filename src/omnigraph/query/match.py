@@ -161,6 +161,9 @@ class Matcher:
         if isinstance(chosen, Scan):
             return self._scan(chosen, waiting, frame, guess)
         assert isinstance(chosen, Expand)
+        # It binds both of its ends. A scan of one that nothing else uses, and that is dropped, would bind it again.
+        ends = (chosen.source.slot, chosen.target.slot)
+        waiting[:] = [c for c in waiting if not (isinstance(c, Scan) and c.variable.slot in ends)]
         return self._expand(chosen, waiting, frame, guess, wanted)
 
     def _guess(self, variable: Variable, waiting: Sequence[Clause]) -> float:
