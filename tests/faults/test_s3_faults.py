@@ -1,7 +1,7 @@
 """Whatever happens to one of its requests on S3, a verb leaves the graph old or new, as the oracle says, and writable.
 
-A sample, drawn by a fixed seed, of every fourth verb; another fourth is struck on a local disk. `make torture` runs every
-request with every fault, of all verbs on both.
+A sample, drawn by a fixed seed, of every fourth verb; another fourth is struck on a local disk. `make torture` runs
+every request with every fault, of all verbs on both.
 """
 
 from __future__ import annotations
