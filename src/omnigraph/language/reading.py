@@ -26,6 +26,18 @@ def check_text(source: Source, what: str, refuse: Callable[[Place, str], Excepti
         raise refuse(source.place_of(error.start), detail) from None
 
 
+def open_text(source: Source, offset: int, found: str) -> str:
+    """What is wrong with a text whatever was expected there: something is never closed, or is no letter of ours."""
+    rest = source.text[offset : offset + 2]
+    if rest[:1] == '"' and '"' not in found[1:]:
+        return "This string is never closed."
+    if rest == "/*":
+        return "This comment is never closed."
+    if not found.isascii():
+        return f"Unexpected {found!r}: names are made of the letters A to Z, digits and _."
+    return ""
+
+
 def open_string(error: Unexpected) -> str:
     """A string that runs over several lines right before the error is most likely missing its closing quote."""
     token = error.before

@@ -23,6 +23,7 @@ from omnigraph.language.query.tree import (
     Variable,
 )
 from omnigraph.language.schema.source import Place, did_you_mean, quoted_list
+from omnigraph.language.schema.syntax import place_of
 
 if TYPE_CHECKING:
     from omnigraph.language.lalr import Token
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
 DEPTH_MAX = 64
 HOPS_MAX = 2**31 - 1
 SYSTEM_FIELDS = ("@id", "@src", "@dst", "@type")
-
-
-def place_of(token: Token) -> Place:
-    return Place(token.line, token.column)
 
 
 class Expressions:

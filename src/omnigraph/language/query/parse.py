@@ -13,11 +13,12 @@ from functools import cache
 from omnigraph.errors import QuerySyntaxError
 from omnigraph.language.lalr import END, Unexpected, grammar_of
 from omnigraph.language.query.lexer import QueryLexer
-from omnigraph.language.query.syntax import place_of, read_file
+from omnigraph.language.query.syntax import read_file
 from omnigraph.language.query.text import QueryText
 from omnigraph.language.query.tree import QueryFile
-from omnigraph.language.reading import check_text, open_string
+from omnigraph.language.reading import check_text, open_string, open_text
 from omnigraph.language.schema.source import did_you_mean, quoted_list
+from omnigraph.language.schema.syntax import place_of
 
 SECTIONS = ("return", "having", "order", "limit", "offset")
 STATEMENTS = ("insert", "update", "delete", "merge")
@@ -106,13 +107,8 @@ def _refusal(error: Unexpected, source: QueryText) -> QuerySyntaxError:
 
 
 def _detail(source: QueryText, offset: int, found: str, expected: set[str]) -> str:
-    rest = source.text[offset : offset + 2]
-    if rest[:1] == '"' and '"' not in found[1:]:
-        return "This string is never closed."
-    if rest == "/*":
-        return "This comment is never closed."
-    if not found.isascii():
-        return f"Unexpected {found!r}: names are made of the letters A to Z, digits and _."
+    if trouble := open_text(source, offset, found):
+        return trouble
     near = source.text[max(offset - 1, 0) : offset + 2]
     return f"Expected {_words(expected)}, found `{found}`.{_hint(found, near, expected)}"
 

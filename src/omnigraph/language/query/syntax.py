@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from omnigraph.language.query.expressions import Expressions, place_of
+from omnigraph.language.query.expressions import Expressions
 from omnigraph.language.query.text import QueryText
 from omnigraph.language.query.tree import (
     Assignment,
@@ -41,12 +41,10 @@ from omnigraph.language.query.tree import (
 )
 from omnigraph.language.schema.model import SCALARS, PropertyType
 from omnigraph.language.schema.source import did_you_mean
-from omnigraph.language.schema.syntax import TYPE_WORDS, VECTOR_DIMENSION_MAX
+from omnigraph.language.schema.syntax import TYPE_WORDS, VECTOR_DIMENSION_MAX, place_of
 
 if TYPE_CHECKING:
     from omnigraph.language.lalr import Token, Tree
-
-__all__ = ["place_of", "read_file"]
 
 RESERVED_PARAMETER = "__nanograph_now"
 SECTION_ORDER = ("return", "having", "order", "limit", "offset")

@@ -14,7 +14,7 @@ from functools import cache
 
 from omnigraph.errors import SchemaSyntaxError
 from omnigraph.language.lalr import END, Unexpected, grammar_of
-from omnigraph.language.reading import check_text, open_string
+from omnigraph.language.reading import check_text, open_string, open_text
 from omnigraph.language.schema.lexer import SchemaLexer
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.rules import build_schema
@@ -80,13 +80,8 @@ def _refusal(error: Unexpected, source: Source) -> SchemaSyntaxError:
 
 
 def _detail(source: Source, offset: int, found: str, expected: set[str]) -> str:
-    rest = source.text[offset : offset + 2]
-    if rest[:1] == '"' and '"' not in found[1:]:
-        return "This string is never closed."
-    if rest == "/*":
-        return "This comment is never closed."
-    if not found.isascii():
-        return f"Unexpected {found!r}: names are made of the letters A to Z, digits and _."
+    if trouble := open_text(source, offset, found):
+        return trouble
     return f"Expected {_words(expected)}, found `{found}`.{_hint(found, expected)}"
 
 
