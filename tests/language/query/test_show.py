@@ -90,3 +90,9 @@ def test_long_lists_are_broken_into_lines() -> None:
     text = render(parse_queries(f"query q() {{ match {{ $p: Person }} return {{ {columns} }} }}"))
     assert max(map(len, text.splitlines())) <= 102
     assert parse_queries(text) == parse_queries(render(parse_queries(text)))
+
+
+def test_a_variable_alone_does_not_run_on_into_the_next_clause() -> None:
+    text = "query q() { match { $x: Person ($y) ($x.a = 1) } return { $x } }"
+    file = parse_queries(text)
+    assert parse_queries(render(file)) == file

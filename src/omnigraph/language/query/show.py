@@ -115,7 +115,12 @@ def _clause(clause: Clause) -> list[str]:
 
 
 def _joins(e: Expression) -> bool:
-    """Would the condition, without parentheses, run on into the clause before or after it? Bare words do."""
+    """Would the condition, without parentheses, run on into the clause before or after it? Bare words do.
+
+    So does a variable alone, before a clause that starts with one: two in a row are an edge binding.
+    """
+    if isinstance(e, Variable):
+        return True
     first = last = e
     while isinstance(first, Operation) and first.operator not in ("not", "negative"):
         first = first.operands[0]
