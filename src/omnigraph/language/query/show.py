@@ -119,14 +119,12 @@ def _joins(e: Expression) -> bool:
 
     So does a variable alone, before a clause that starts with one: two in a row are an edge binding.
     """
-    if isinstance(e, Variable):
-        return True
     first = last = e
     while isinstance(first, Operation) and first.operator not in ("not", "negative"):
         first = first.operands[0]
     while isinstance(last, Operation) and last.operator not in ("is null", "is not null"):
         last = last.operands[-1]
-    return isinstance(first, Name) or isinstance(last, Name)
+    return isinstance(e, Variable) or isinstance(first, Name) or isinstance(last, Name)
 
 
 def _traversal(t: Traversal) -> str:
