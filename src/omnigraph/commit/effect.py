@@ -22,9 +22,10 @@ from omnigraph.commit.stage import Prepared, TableWork, View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Ticket
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed
-from omnigraph.storage import durable, lancefs
+from omnigraph.storage import durable, lancefs, torn
 from omnigraph.storage.edit import fragment_files
 from omnigraph.storage.history import step_at, steps_above
+from omnigraph.storage.indices import secure_reuse
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import Tables
 from omnigraph.storage.together import together
@@ -75,7 +76,7 @@ def heal(
     if not view.owns(pin) or view.tables.newest_version(pin) == pin.version:
         return pin
     tables = view.tables
-    lancefs.mend_torn(tables.location, tables.location.join(pin.path), above=pin.version)
+    torn.put_away(tables.location, tables.location.join(pin.path), above=pin.version)
     newest = tables.newest(pin)
     above = lancefs.stamps_above(newest, pin.version)
     if not above:
@@ -165,6 +166,7 @@ def _run_unstamped(tables: Tables, work: TableWork, handle: Any) -> Any:
     if tables.location.is_local:
         uri = tables.location.join(work.pin.path)
         durable.sync_files([durable.manifest_path(uri, v) for v in range(before + 1, done.version + 1)])
+        secure_reuse(tables.location, work.pin, done)
     return done
 
 
@@ -178,7 +180,12 @@ def _commit(tables: Tables, target: Any, tx: Any) -> Any:
 
 
 def landed(tables: Tables, plan: Plan, ticket: Ticket) -> bool:
-    """Whether every table holds exactly the planned steps directly above its base."""
+    """Whether every table holds exactly the planned steps directly above its base.
+
+    Steps without a stamp never count: only who ran them knows whether all that Lance wrote in that call was synced.
+    """
+    if any(planned.unstamped for planned in plan.tables.values()):
+        return False
     for table, planned in plan.tables.items():
         try:
             newest = tables.newest(planned.pin)
@@ -190,11 +197,6 @@ def landed(tables: Tables, plan: Plan, ticket: Ticket) -> bool:
             version = planned.pin.version + step + 1
             if version > newest.version:
                 return False
-            unstamped = step - (planned.steps - len(planned.unstamped))
-            if unstamped >= 0:
-                if not is_declared(newest, version, planned.unstamped[unstamped : unstamped + 1]):
-                    return False
-                continue
             expected = Stamp(ticket.incarnation, ticket.epoch, plan.attempt, table, str(step), ticket.nonce)
             if lancefs.stamp_of(newest, version) != str(expected):
                 return False

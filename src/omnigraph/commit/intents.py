@@ -38,7 +38,7 @@ from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Ticket
 from omnigraph.errors import BadRecoveryRecord, StorageError, UncoveredDrift
-from omnigraph.storage import lancefs
+from omnigraph.storage import lancefs, torn
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.legacy import pin_of
 from omnigraph.storage.manifest import Manifest
@@ -178,7 +178,7 @@ class _Settling:
         if pin is None or pin.root != target.pin.root or pin.version != target.base or pin.path in self.fenced:
             return False
         location, uri = self.view.tables.location, self.view.tables.location.join(target.pin.path)
-        lancefs.mend_torn(location, uri, above=target.base)
+        torn.put_away(location, uri, above=target.base)
         try:
             line = lancefs.open_table(location, uri, version=target.pin.version)
         except lancefs.TableMissing:
@@ -206,7 +206,7 @@ class _Settling:
 
     def _fence(self, pin: Pin, ticket: Ticket) -> Pin:
         tables = self.view.tables
-        lancefs.mend_torn(tables.location, tables.location.join(pin.path), above=pin.version)
+        torn.put_away(tables.location, tables.location.join(pin.path), above=pin.version)
         newest = tables.newest(pin)
         for version, text in lancefs.stamps_above(newest, pin.version):
             if version > self.covered[pin.path] and Stamp.parse(text) is None:

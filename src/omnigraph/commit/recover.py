@@ -23,7 +23,7 @@ from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Ticket, Tickets
 from omnigraph.errors import UncoveredDrift
-from omnigraph.storage import lancefs
+from omnigraph.storage import lancefs, torn
 from omnigraph.storage.manifest import Manifest, SwapLost
 from omnigraph.storage.records import RECOVERY_ACTOR, Pin, Record
 
@@ -98,7 +98,7 @@ def _back(
 
 
 def _fence(view: View, pin: Pin, ticket: Ticket, *, observe: Observer, declared: Sequence[str]) -> Pin:
-    lancefs.mend_torn(view.tables.location, view.tables.location.join(pin.path), above=pin.version)
+    _put_away_torn(view, pin, ticket, declared)
     newest = view.tables.newest(pin)
     for version, text in lancefs.stamps_above(newest, pin.version):
         stamp = Stamp.parse(text)
@@ -109,3 +109,16 @@ def _fence(view: View, pin: Pin, ticket: Ticket, *, observe: Observer, declared:
         if stamp.epoch > ticket.epoch:
             raise Zombie(str(stamp))
     return restore(view, pin, ticket, attempt=0, newest_version=newest.version, observe=observe)
+
+
+def _put_away_torn(view: View, pin: Pin, ticket: Ticket, declared: Sequence[str]) -> None:
+    """Put away what a power loss cut short, and what of the same call of Lance lies above it."""
+    location, uri = view.tables.location, view.tables.location.join(pin.path)
+
+    def are_orphans(versions: list[int]) -> bool:
+        # The gap below them is a loss only while the epoch is undecided: else it is cleanup that follows a head.
+        if view.manifest.head(view.head.branch).epoch >= ticket.epoch:
+            raise Zombie(f"epoch {ticket.epoch} is decided")
+        return all(is_declared(lancefs.open_table(location, uri, version=v), v, declared) for v in versions)
+
+    torn.put_away(location, uri, above=pin.version, orphans=are_orphans)

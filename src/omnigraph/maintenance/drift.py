@@ -76,11 +76,17 @@ def drift_of(view: View, type_id: str) -> Drift | None:
 
 
 def _declared(view: View, type_id: str) -> set[str | None]:
-    """The operations without a stamp that the plans of the epoch under way, if one is, declare for this table."""
+    """The operations without a stamp that the plans of the epoch under way, if one is, declare for this table.
+
+    With them None, for a version that a power loss took from among theirs.
+    """
     tickets = Tickets(ControlObjects(view.manifest.location))
     held = tickets.holder(view.head.incarnation, view.head.epoch + 1)
     plans = map(Plan.read, tickets.plans(held[0])) if held is not None else ()
-    return {name for plan in plans if plan and type_id in plan.tables for name in plan.tables[type_id].unstamped}
+    found: set[str | None] = {
+        name for plan in plans if plan and type_id in plan.tables for name in plan.tables[type_id].unstamped
+    }
+    return found | {None} if found else found
 
 
 def _newest_version(view: View, type_id: str) -> int:

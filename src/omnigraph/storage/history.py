@@ -1,7 +1,8 @@
 """The history of one table as its Lance transactions tell it: which operation made each version, and whose it was.
 
-A version that was collected, with its transaction, is a step all the same, without an operation: whoever judges a
-history must see where it has holes. A store that fails is no hole: then nobody knows, and StorageError says so.
+A version that was collected, with its transaction, or cut short by a power loss is a step all the same, without an
+operation: whoever judges a history must see where it has holes. A store that fails is no hole: then nobody knows, and
+StorageError says so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError
-from omnigraph.storage import lancefs
+from omnigraph.storage import lancefs, torn
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -54,6 +55,8 @@ def step_at(table: LanceDataset, version: int) -> Step:
     except (StorageError, ValueError) as error:
         if lancefs.is_missing(error):
             return Step(version, None, error=f"version {version} is gone, and its transaction with it")
+        if torn.is_torn(table.uri, version):
+            return Step(version, None, error=f"version {version} is cut short")
         if isinstance(error, StorageError):
             raise
         raise StorageError(doing=f"reading the history of {table.uri}", detail=str(error)) from error

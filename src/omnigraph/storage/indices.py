@@ -8,6 +8,7 @@ manifest.
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,14 @@ def segment_folder(pin: Pin, table: LanceDataset, segment: Segment) -> str:
 def fragment_reuse(table: LanceDataset) -> str | None:
     """The uuid of the index through which others follow a compaction that left them alone, if there is one."""
     return next((i.segments[0].uuid for i in table.describe_indices() if i.name == FRAGMENT_REUSE), None)
+
+
+def secure_reuse(location: Location, pin: Pin, table: LanceDataset) -> None:
+    """Sync the fragment-reuse index on a local disk. Lance keeps a small one in the version's own file."""
+    uuid = fragment_reuse(table)
+    folder = location.join(pin.path, "_indices", uuid or "")
+    if uuid is not None and os.path.isdir(folder):
+        durable.sync_tree(folder, above=2)
 
 
 def new_segment_json(segment: Any) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError
-from omnigraph.storage import durable
+from omnigraph.storage import durable, torn
 from omnigraph.storage.layout import Location
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ STAMP = "omnigraph"
 RETRIES = 20
 """How often Lance itself rebases a commit that lost a race, as it does by default."""
 PROBES_MOST = 64
-_MANIFEST_MARK = b"LANC"
 _MISSING = re.compile(r"not found|no such file|does not exist|not a directory", re.IGNORECASE)
 
 
@@ -94,15 +93,15 @@ def open_newest(location: Location, uri: str) -> LanceDataset:
     """Open the newest version that is whole.
 
     A power loss can leave the newest version's file short. It was never acknowledged, because acknowledging syncs
-    it first, so the version below it is the truth; `mend_torn` removes the debris before the next commit.
+    it first, so the version below it is the truth; `torn.put_away` removes the debris before the next commit.
     """
     try:
         return open_table(location, uri)
     except StorageError:
-        torn = torn_versions(location, uri)
-        if not torn:
+        cut_short = torn.torn_versions(location, uri)
+        if not cut_short:
             raise
-        return open_table(location, uri, version=min(torn) - 1)
+        return open_table(location, uri, version=min(cut_short) - 1)
 
 
 def newest_version(location: Location, table: LanceDataset) -> int:
@@ -120,54 +119,6 @@ def newest_version(location: Location, table: LanceDataset) -> int:
                 break
             version += 1
     return int(table.latest_version)
-
-
-def torn_versions(location: Location, uri: str) -> list[int]:
-    """Versions at the top of a local table whose files are provably cut short, newest first; empty elsewhere.
-
-    Only what can be read and does not end as Lance ends a manifest counts: a read that fails says nothing about the
-    file.
-    """
-    if not location.is_local:
-        return []
-    found: list[int] = []
-    for version in sorted(_listed_versions(uri), reverse=True):
-        if not _is_torn(durable.manifest_path(uri, version)):
-            break
-        found.append(version)
-    return found
-
-
-def _is_torn(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - len(_MANIFEST_MARK)))
-            return file.read() != _MANIFEST_MARK
-    except OSError as error:
-        raise StorageError(doing=f"reading {path}", detail=str(error)) from error
-
-
-def mend_torn(location: Location, uri: str, *, above: int) -> None:
-    """Move torn newest versions above a published one aside, so that their numbers can be used again."""
-    torn = [v for v in torn_versions(location, uri) if v > above]
-    for version in torn:
-        path = durable.manifest_path(uri, version)
-        with suppress(FileNotFoundError):  # another recoverer mends the same table
-            os.replace(path, f"{path}.torn")
-    if torn:
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(uri, "_versions", "latest_version_hint.json"))
-
-
-def _listed_versions(folder: str) -> list[int]:
-    try:
-        names = os.listdir(os.path.join(folder, "_versions"))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
-    return [2**64 - 1 - int(n[:20]) for n in names if re.fullmatch(r"\d{20}\.manifest", n)]
 
 
 def conflicts() -> type[Exception]:
@@ -213,11 +164,11 @@ def is_missing(error: Exception) -> bool:
 
 
 def stamp_of(table: LanceDataset, version: int) -> str | None:
-    """The stamp of one version; None if it has none of ours or its transaction is gone."""
+    """The stamp of one version; None if it has none of ours or is lost, with its transaction."""
     try:
         found = table.read_transaction(version)
     except (ValueError, OSError, KeyError) as error:
-        if _MISSING.search(str(error)):
+        if _MISSING.search(str(error)) or torn.is_torn(table.uri, version):
             return None
         raise StorageError(doing=f"reading the history of {table.uri}", detail=str(error)) from error
     if found is None:

@@ -25,7 +25,7 @@ import orjson
 from omnigraph.errors import BranchNotFound, CommitNotFound, GraphNotFound, NewerFormat, NotAGraph, StorageError
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.serial import schema_from_json, schema_to_json
-from omnigraph.storage import durable, lancefs
+from omnigraph.storage import durable, lancefs, torn
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import MAIN, Head, Pin, Record, apply_delta
 
@@ -127,7 +127,7 @@ class Manifest:
         if found > FORMAT:
             raise NewerFormat(found=found, known=FORMAT)
         if not self._mended:
-            lancefs.mend_torn(self.location, self.location.manifest_uri, above=self.table().version)
+            torn.put_away(self.location, self.location.manifest_uri, above=self.table().version)
             self._mended = True
         return found
 

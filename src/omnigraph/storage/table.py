@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import StorageError, VersionReclaimed
 from omnigraph.language.schema.model import EntityType
-from omnigraph.storage import lancefs
+from omnigraph.storage import lancefs, torn
 from omnigraph.storage.columns import arrow_schema, physical_columns
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest import quote
@@ -109,10 +109,10 @@ class Tables:
             with lancefs.reading(f"looking for versions of {pin.path}"):
                 return lancefs.newest_version(self.location, self.open(pin))
         except StorageError:
-            torn = lancefs.torn_versions(self.location, self.location.join(pin.path))
-            if not torn:
+            cut_short = torn.torn_versions(self.location, self.location.join(pin.path))
+            if not cut_short:
                 raise
-            return max(torn)
+            return max(cut_short)
 
 
 @contextmanager
