@@ -65,6 +65,8 @@ class Verb:
     """What else is right if the verb was stopped, another writer came by, and it went on: a change of that state."""
     partly: tuple[Change, ...] = ()
     """What a verb may have done that works on several tables, could not do one of them, and says so."""
+    unstamped: bool = False
+    """Whether Lance makes the last commits of each table by itself: nobody but its owner publishes these."""
 
     def settled(self, before: State) -> State:
         """What any writer makes of the start, by the written oracle, where something is pending in it."""
@@ -170,7 +172,10 @@ VERBS: tuple[Verb, ...] = (
         upkeep_verb("optimize_branch", worn.optimize(branch="review"), worn.optimized_review, worn.create_worn_branch),
         overtaken=worn.optimized_review,
     ),
-    upkeep_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
+    replace(
+        upkeep_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
+        unstamped=True,
+    ),
     upkeep_verb("optimize_drain", worn.optimize(drain=True), worn.drained, worn.create_deferred),
     replace(
         upkeep_verb("maintain", worn.maintain, worn.optimized, worn.create_worn),

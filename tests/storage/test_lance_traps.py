@@ -198,6 +198,20 @@ def test_an_own_rewrite_drops_a_btree_and_keeps_the_coverage_of_others(tmp_path:
     assert covered["kind"] & live == {2, 3, 5000}
 
 
+def test_a_compaction_whose_commit_fails_takes_its_files_along(tmp_path: Path) -> None:
+    """lance#8123, where the failure hides a success; `storage.rewrite.commit_deferred` and who calls it."""
+    made = table(tmp_path)
+    task = Compaction.plan(made, {"target_rows_per_fragment": 1_000}).tasks[0]
+    before = set(Path(made.uri).rglob("*.lance"))
+    result = task.execute(made)
+    assert len(set(Path(made.uri).rglob("*.lance")) - before) == 1
+    (Path(made.uri) / "_transactions").rename(tmp_path / "aside")
+    (Path(made.uri) / "_transactions").touch()
+    with pytest.raises((OSError, RuntimeError)):
+        Compaction.commit(made, [result])
+    assert set(Path(made.uri).rglob("*.lance")) == before
+
+
 def test_fragments_under_and_outside_an_index_are_not_compacted_together(tmp_path: Path) -> None:
     """Worked around by `storage.rewrite`, which makes tasks of its own choice of fragments."""
     made = table(tmp_path, 2)

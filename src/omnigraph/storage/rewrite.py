@@ -159,6 +159,9 @@ def commit_deferred(table: LanceDataset, results: Sequence[Mapping[str, Any]]) -
 
     Lance refuses results older than the newest change of an index. Whoever calls this knows that the fragments are
     what they were (`untouched`), and the results are told to be of this version.
+
+    If it fails, Lance removes the files that the results name, even where the version has landed and only the answer
+    was lost (lance#8123). So whoever calls this must not publish what it finds after a failure, nor try again.
     """
     from lance.optimize import Compaction, RewriteResult
 

@@ -14,7 +14,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import UsageError
 from omnigraph.index import segments
-from omnigraph.maintenance.optimize import indices
+from omnigraph.maintenance.optimize import indices, publish
 from omnigraph.storage.indices import FRAGMENT_REUSE, built_indices, fragment_reuse
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import people
@@ -215,6 +215,41 @@ def test_rows_that_came_since_are_covered_by_the_run_that_merges_them_and_the_ne
     assert done.coverage_after == 1.0
     check(graph, every(7) | set(range(7 * ROWS, 7 * ROWS + 4)))
     assert graph.optimize(defer_index_remap=True, target_rows_per_fragment=5 * ROWS).commit is None
+
+
+@pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
+def test_what_lance_rewrote_is_never_used_again_once_its_commit_has_failed(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    """Lance removes it then, also where the commit has landed and only the answer was lost."""
+    real, tried = publish.commit_deferred, []
+
+    def failing(table: Any, results: Any) -> Any:
+        tried.append(results)
+        if len(tried) > 1:
+            return real(table, results)
+        if landed:
+            real(table, results)
+        folder = Path(table.uri) / "_transactions"
+        folder.rename(folder.with_name("aside"))
+        folder.touch()
+        try:
+            return real(table, results)
+        finally:
+            folder.unlink()
+            folder.with_name("aside").rename(folder)
+
+    monkeypatch.setattr(publish, "commit_deferred", failing)
+    wanted = sorted(r["key"] for r in graph.nodes("Doc").to_pylist())
+    result = graph.optimize(defer_index_remap=True)
+    assert len(tried) == 2
+    assert tried[0] != tried[1]
+    assert result.ok
+    table = opened(graph, "Doc")
+    assert sorted(table.to_table(columns=["key"])["key"].to_pylist()) == wanted
+    assert len(table.get_fragments()) == 1
+    assert disagreements(table) == []
+    assert graph.verify(full=True).ok
 
 
 def test_a_graph_with_stable_row_ids_is_refused(tmp_path: Path) -> None:

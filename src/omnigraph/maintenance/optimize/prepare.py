@@ -49,6 +49,8 @@ class Ready:
     groups: list[Group] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
     """Of a deferred rewrite: what Lance's own commit takes."""
+    is_spent: bool = False
+    """Whether that commit has been tried. If it fails, Lance removes what was rewritten."""
     looked_at: int = 0
     """The version up to which nothing has happened that makes Lance refuse it."""
     segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

@@ -15,8 +15,9 @@ here reads data, so that writers wait for milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.stage import Prepared, TableWork, Unstamped, View
@@ -85,7 +86,7 @@ class PublishOptimized:
 
     def _work(self, view: View, table: str, ready: Ready) -> tuple[TableWork, Done] | None:
         base = self._base(view, table, ready)
-        if base is None:
+        if base is None or ready.is_spent:
             self.changed.add(table)
             return None
         now = view.tables.open(base, table_key=ready.plan.table_key)
@@ -118,7 +119,7 @@ class PublishOptimized:
             replayed=replayed.replayed,
             left_fragments=len((_planned(ready) & _live(now)) - set(taken)),
         )
-        last = Unstamped(DEFERRED, lambda handle: commit_deferred(handle, deferred)) if deferred else None
+        last = Unstamped(DEFERRED, partial(_spend, ready, deferred)) if deferred else None
         source = view.pins[table]
         return TableWork(pin=base, source=source, steps=(), later=tuple(steps), handle=now, last=last), done
 
@@ -135,6 +136,11 @@ class PublishOptimized:
     def _indices_are_known(ready: Ready, now: LanceDataset) -> bool:
         found = {i.name: tuple(sorted(s.uuid for s in i.segments)) for i in built_indices(now)}
         return all(found.get(i.name, ()) == i.known for i in ready.plan.indexes)
+
+
+def _spend(ready: Ready, results: Sequence[Mapping[str, Any]], handle: LanceDataset) -> LanceDataset:
+    ready.is_spent = True
+    return commit_deferred(handle, results)
 
 
 def _lance_would_take(ready: Ready, now: LanceDataset) -> bool:
