@@ -174,6 +174,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     replace(
         upkeep_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
+        overtaken=worn.covered,
         unstamped=True,
     ),
     upkeep_verb("optimize_drain", worn.optimize(drain=True), worn.drained, worn.create_deferred),

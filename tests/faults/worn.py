@@ -135,7 +135,7 @@ def optimized(state: State, *, tables: Sequence[str] = WORN, branch: str = "main
 
 
 def covered(state: State) -> None:
-    """What came while maintain was stopped on its way to optimize is covered, too, by the same commit."""
+    """What came while the verb was stopped on its way to its commit is covered, too, by that commit."""
     for indices in state["main"]["indices"].values():
         indices.update(dict.fromkeys(indices, 0))
 
