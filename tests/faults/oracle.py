@@ -69,7 +69,7 @@ class Expectation:
     new: State
     whole: Traces
     """What the undisturbed operation leaves in the store."""
-    overtaken: Callable[[State], None] | None = None
+    overtaken: tuple[Callable[[State], None], ...] = ()
     """What an operation may do in addition if it goes on after another writer came by (see `verbs.Verb`)."""
     some: tuple[State, ...] = ()
     """What an operation may have made of it that says that it could not do all of it."""
@@ -161,8 +161,8 @@ def _judge_states(found: Judgement, expected: Expectation, evidence: Evidence) -
     for number, check in enumerate(evidence.checks[1:], 2):
         for when, already in (("before", number - 1), ("after", number)):
             wanted = _probed(expected, evidence, final, already)
-            if frozen and expected.overtaken is not None and final == "new":
-                wanted += _probed(expected, evidence, final, already, then=expected.overtaken)
+            for then in expected.overtaken if frozen and final == "new" else ():
+                wanted += _probed(expected, evidence, final, already, then=then)
             seen = check.value[when]
             what = f"settled as {final}, and {when} check {number} wrote: {difference(wanted[0], seen)}"
             found.require(seen in wanted, what)

@@ -61,8 +61,8 @@ class Verb:
     start: Start
     interrupted: tuple[str, Point] | None = None
     settle: Callable[[State], State] | None = None
-    overtaken: Change | None = None
-    """What else is right if the verb was stopped, another writer came by, and it went on: a change of that state."""
+    overtaken: tuple[Change, ...] = ()
+    """What else is right if the verb was stopped, another writer came by, and it went on: changes of that state."""
     partly: tuple[Change, ...] = ()
     """What a verb may have done that works on several tables, could not do one of them, and says so."""
     unstamped: bool = False
@@ -120,7 +120,7 @@ def person_verb(
 def upkeep_verb(name: str, act: Act, change: Callable[..., None], start: Start) -> Verb:
     """A verb that publishes the tables it could do and tells of the others."""
     partly = tuple(functools.partial(change, tables=(table,)) for table in worn.WORN)
-    return replace(graph_verb(name, act, change, start), partly=partly)
+    return replace(graph_verb(name, act, change, start), partly=partly, overtaken=worn.CAUGHT_UP)
 
 
 def recovery_verb(name: str, point: Point, *, of: str = "upsert_types", start: Start = create_small) -> Verb:
@@ -170,18 +170,14 @@ VERBS: tuple[Verb, ...] = (
     upkeep_verb("optimize", worn.optimize(), worn.optimized, worn.create_worn),
     replace(
         upkeep_verb("optimize_branch", worn.optimize(branch="review"), worn.optimized_review, worn.create_worn_branch),
-        overtaken=worn.optimized_review,
+        overtaken=(worn.optimized_review,),
     ),
     replace(
         upkeep_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
-        overtaken=worn.covered,
         unstamped=True,
     ),
     upkeep_verb("optimize_drain", worn.optimize(drain=True), worn.drained, worn.create_deferred),
-    replace(
-        upkeep_verb("maintain", worn.maintain, worn.optimized, worn.create_worn),
-        overtaken=worn.covered,
-    ),
+    upkeep_verb("maintain", worn.maintain, worn.optimized, worn.create_worn),
     graph_verb("embed", worn.embed, worn.embedded, worn.create_with_texts),
     migration_verb("migrate_1", 1),
     migration_verb("migrate_2", 2),
