@@ -392,6 +392,32 @@ def test_a_branch_is_optimized_on_its_own_and_main_is_left_alone(worn: og.Graph)
     assert len(keys(worn, "review")) == 12
 
 
+@pytest.mark.parametrize("struck", range(1, 5))
+def test_a_disk_that_fails_for_a_moment_costs_a_branch_the_fork_that_was_begun_and_no_more(
+    worn: og.Graph, monkeypatch: pytest.MonkeyPatch, struck: int
+) -> None:
+    """Nobody restores a line that no branch has: what was committed to it stays, and the next try takes another."""
+    worn.create_branch("review")
+    monkeypatch.setenv("OMNIGRAPH_WRITE_TIMEOUT", "5")
+    real, calls = lancefs.commit, []
+
+    def failing(location: Any, base: Any, *args: Any, **options: Any) -> Any:
+        on_table = "__manifest" not in str(getattr(base, "uri", base))
+        calls.append(on_table)
+        if on_table and sum(calls) == struck:
+            raise OSError("Input/output error")
+        return real(location, base, *args, **options)
+
+    monkeypatch.setattr(lancefs, "commit", failing)
+    result = worn.optimize(branch="review")
+    assert sum(calls) > struck
+    assert result.ok
+    assert result.table("node:Person").committed
+    assert set(coverage(opened(worn, "Person", "review")).values()) == {1.0}
+    assert worn.optimize(branch="review").commit is None
+    assert worn.verify(branch="review", full=True).ok
+
+
 # ---- plans and budgets -----------------------------------------------------------------------------------------------
 
 

@@ -130,7 +130,9 @@ class PublishOptimized:
             return None
         if ready.pin.path == current.path:
             return current
-        return ready.pin if current == ready.source else None
+        # A fork that a failed try has committed to is spent: no branch has it, so nobody restores it.
+        is_fresh = current == ready.source and view.tables.newest_version(ready.pin) == ready.pin.version
+        return ready.pin if is_fresh else None
 
     @staticmethod
     def _indices_are_known(ready: Ready, now: LanceDataset) -> bool:
