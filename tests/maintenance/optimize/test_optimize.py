@@ -418,6 +418,25 @@ def test_a_disk_that_fails_for_a_moment_costs_a_branch_the_fork_that_was_begun_a
     assert worn.verify(branch="review", full=True).ok
 
 
+def test_a_disk_that_goes_on_failing_is_told_and_soon(worn: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    worn.create_branch("review")
+    real = lancefs.commit
+
+    def failing(location: Any, base: Any, *args: Any, **options: Any) -> Any:
+        done = real(location, base, *args, **options)
+        if "__manifest" not in str(getattr(base, "uri", base)):
+            raise OSError("Input/output error")
+        return done
+
+    monkeypatch.setattr(lancefs, "commit", failing)
+    result = worn.optimize(branch="review")
+    assert result.commit is None
+    assert not result.ok
+    assert "the store failed" in (result.table("node:Person").error or "")
+    monkeypatch.setattr(lancefs, "commit", real)
+    assert worn.optimize(branch="review").table("node:Person").committed
+
+
 # ---- plans and budgets -----------------------------------------------------------------------------------------------
 
 

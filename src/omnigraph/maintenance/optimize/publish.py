@@ -63,6 +63,8 @@ class PublishOptimized:
     changed: set[str] = field(default_factory=set)
     """Tables that others changed in a way that makes work useless, all of it or some."""
     errors: dict[str, str] = field(default_factory=dict)
+    spent: set[str] = field(default_factory=set)
+    """Tables of which a commit has failed in a way that makes the work useless."""
 
     def scope(self, view: View) -> frozenset[str]:
         return frozenset(t for t in self.ready if t in view.pins)
@@ -86,6 +88,8 @@ class PublishOptimized:
 
     def _work(self, view: View, table: str, ready: Ready) -> tuple[TableWork, Done] | None:
         base = self._base(view, table, ready)
+        if ready.is_spent or (base is None and view.pins.get(table) == ready.source):
+            self.spent.add(table)
         if base is None or ready.is_spent:
             self.changed.add(table)
             return None

@@ -50,6 +50,7 @@ from omnigraph.storage.sidecars import blob_bytes
 
 ACTOR = "omnigraph:optimize"
 ROUNDS_MOST = 3
+COMMITS_FAILED = "the store failed at each try to commit it; the published state is untouched"
 
 
 class Optimize:
@@ -64,6 +65,7 @@ class Optimize:
         self._results: dict[str, TableResult] = {}
         self._plans: dict[str, TablePlan] = {}
         self._commits: list[CommitInfo] = []
+        self._spent: set[str] = set()
         self._read_bytes = 0
         self._read_rows = 0
 
@@ -136,6 +138,7 @@ class Optimize:
                 operation = PublishOptimized(preparation.ready)
                 outcome = self._publish(operation)
             self._note(preparation, operation, outcome, late)
+            self._spent = operation.spent
             return operation.changed
         except VersionReclaimed:
             # Others moved on, and a cleanup removes what was planned on: the newest state is as good.
@@ -151,7 +154,8 @@ class Optimize:
             t, row = self._plans[table], self._results[table]
             row = replace(
                 row,
-                skipped=None if row.committed else why,
+                skipped=None if row.committed or table in self._spent else why,
+                error=COMMITS_FAILED if table in self._spent else row.error,
                 left_fragments=max(row.left_fragments, t.left_fragments + sum(len(b.fragments) for b in t.bins)),
                 left_indexes=t.left_indexes + len(t.indexes),
             )
@@ -247,7 +251,7 @@ def _begun(t: TablePlan, before: TableResult | None) -> TableResult:
     if before is None:
         return row
     if not t.has_work and not before.committed:
-        return before
+        return replace(before, error=row.error or before.error, skipped=row.skipped or before.skipped)
     kept = ("fragments_removed", "fragments_added", "committed", "bytes_before", "coverage_before", "indexes_built")
     return replace(row, **{name: getattr(before, name) for name in (*kept, "rows_replayed", "seconds")})
 
