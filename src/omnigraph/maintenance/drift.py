@@ -17,7 +17,7 @@ from omnigraph.commit.plan import Plan
 from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Tickets
-from omnigraph.errors import VersionMissing, VersionReclaimed
+from omnigraph.errors import StorageError, VersionMissing, VersionReclaimed
 from omnigraph.storage import lancefs
 from omnigraph.storage.history import Step, steps_above
 from omnigraph.storage.objects import ControlObjects
@@ -90,13 +90,13 @@ def _declared(view: View, type_id: str) -> set[str | None]:
 
 
 def _newest_version(view: View, type_id: str) -> int:
-    """Asked of Lance as well: a stranger's cleanup can leave a hole above the pin, where a quick probe stops."""
+    """Asked of Lance, which lists: a stranger's cleanup can leave a hole above the pin, where a quick probe stops."""
     pin, table = view.pins[type_id], published(view, type_id)
-    probed = view.tables.newest_version(pin)
-    if probed > pin.version:
-        return probed
-    with lancefs.reading(f"looking for versions of {pin.path}"):
-        return int(table.latest_version)
+    try:
+        with lancefs.reading(f"looking for versions of {pin.path}"):
+            return int(table.latest_version)
+    except StorageError:
+        return view.tables.newest_version(pin)  # which knows versions that a power loss has cut short
 
 
 def published(view: View, type_id: str) -> LanceDataset:

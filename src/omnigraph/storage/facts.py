@@ -35,7 +35,9 @@ def fragments_of(table: LanceDataset, beside: Mapping[str, int] | None = None) -
     for fragment in table.get_fragments():
         about = fragment.metadata
         deleted = int(about.num_deletions)
-        size = sum((file.file_size_bytes or 0) + (beside or {}).get(file.path, 0) for file in about.files)
+        size = sum(file.file_size_bytes or 0 for file in about.files)
+        if beside:
+            size += sum(beside.get(file.path, 0) for file in about.files)
         found.append(Fragment(int(about.id), int(about.physical_rows) - deleted, deleted, int(size)))
     return found
 

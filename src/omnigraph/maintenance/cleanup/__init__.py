@@ -40,7 +40,7 @@ from omnigraph.maintenance.cleanup.floors import (
 from omnigraph.maintenance.cleanup.orphans import staged, table_folders, table_of
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
 from omnigraph.maintenance.cleanup.policy import Policy, Rule, make_policy
-from omnigraph.maintenance.cleanup.together import together
+from omnigraph.maintenance.together import together
 from omnigraph.pipeline.progress import Silent, Watcher
 from omnigraph.storage import leases
 from omnigraph.storage.control import store_time_s

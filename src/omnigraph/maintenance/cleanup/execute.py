@@ -33,7 +33,7 @@ from omnigraph.maintenance.cleanup.document import CleanupResult, ForkResult, Re
 from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.orphans import Staged
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFork, TablePlan
-from omnigraph.maintenance.cleanup.together import together
+from omnigraph.maintenance.together import together
 from omnigraph.pipeline.progress import Watcher
 from omnigraph.storage import leases
 from omnigraph.storage.control import forget_probes

@@ -22,9 +22,9 @@ from omnigraph.commit import owner
 from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
 from omnigraph.errors import BranchPinUnreadable, RecoveryPending, StorageError, UncoveredDrift
-from omnigraph.maintenance.cleanup.together import together
 from omnigraph.maintenance.drift import drift_of
 from omnigraph.maintenance.recover import pending
+from omnigraph.maintenance.together import together
 from omnigraph.storage import lancefs
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.leases import Lease, leases

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import PlanUnusable, UsageError
 from omnigraph.index.segments import IndexPlan
+from omnigraph.maintenance.together import default_concurrency
 from omnigraph.storage.edit import ROWS_PER_FRAGMENT
 from omnigraph.storage.records import Pin
 
@@ -23,13 +23,6 @@ CHANGED_MEANWHILE = "ChangedMeanwhile"
 """Others changed the table during every round in a way that can't be replayed: nothing was done to it."""
 PLAN_FORMAT = 2
 _LEFT = ("left_fragments", "left_indexes")
-
-
-def default_concurrency() -> int:
-    text = os.environ.get("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "8")
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(detail=f"OMNIGRAPH_MAINTENANCE_CONCURRENCY is a number of at least 1, not {text!r}.")
-    return int(text)
 
 
 @dataclass(frozen=True)

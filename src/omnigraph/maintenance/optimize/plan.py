@@ -15,7 +15,7 @@ there are, and fragments are merged that will have all their segments in common.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ from omnigraph.maintenance.optimize.model import (
     TablePlan,
     chosen,
 )
+from omnigraph.maintenance.together import together
 from omnigraph.storage import facts, lancefs
 from omnigraph.storage.facts import Fragment
 from omnigraph.storage.indices import built_indices, fragment_reuse
@@ -63,12 +64,10 @@ def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
         raise UsageError(detail=detail)
     wanted = chosen(view.table_keys, options.tables)
     types = sorted((view.schema.by_id[t] for t in wanted), key=lambda t: (t.kind != "node", t.name))
-    drafts = [_isolated(view, t, partial(_draft, view, t, options)) for t in types]
-    allowed = _within_budget(drafts, options)
-    tables = [
-        _isolated(view, t, partial(_with_indexes, view, draft, allowed[draft.table], options))
-        for t, draft in zip(types, drafts, strict=True)
-    ]
+    each = partial(together, view.tables.location, at_once=options.concurrency)
+    drafts = list(each(lambda t: _draft(view, t, options), types))
+    allowed = _within_budget([draft.plan for draft in drafts], options)
+    tables = list(each(lambda draft: _finished(view, draft, allowed[draft.plan.table], options), drafts))
     if options.max_bytes is not None or options.max_rows is not None:
         tables = _cut_indexes(tables, options)
     return OptimizePlan(
@@ -88,25 +87,37 @@ def _manifest_fragments(view: View) -> int:
     return found if found > 1 else 0
 
 
-def _isolated(view: View, t: EntityType, step: Callable[[], TablePlan]) -> TablePlan:
-    """A step of one table; what fails there is told in its plan, and the others are planned."""
+@dataclass(frozen=True)
+class _Draft:
+    """A plan up to step 2, and the fragments that it was made from."""
+
+    plan: TablePlan
+    fragments: Sequence[Fragment] = ()
+
+
+def _failed(view: View, t: EntityType, error: OmnigraphError) -> TablePlan:
+    """What fails in one table is told in its plan, and the others are planned."""
+    pin = view.pins[t.id]
+    return TablePlan(
+        table=t.id,
+        table_key=t.key,
+        pin=pin,
+        lance_head_version=pin.version,
+        fragments=pin.fragments or 0,
+        rows=pin.rows or 0,
+        bytes=0,
+        error=error.message,
+    )
+
+
+def _draft(view: View, t: EntityType, options: OptimizeOptions) -> _Draft:
     try:
-        return step()
+        return _rewrites(view, t, options)
     except OmnigraphError as error:
-        pin = view.pins[t.id]
-        return TablePlan(
-            table=t.id,
-            table_key=t.key,
-            pin=pin,
-            lance_head_version=pin.version,
-            fragments=pin.fragments or 0,
-            rows=pin.rows or 0,
-            bytes=0,
-            error=error.message,
-        )
+        return _Draft(_failed(view, t, error))
 
 
-def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
+def _rewrites(view: View, t: EntityType, options: OptimizeOptions) -> _Draft:
     """Steps 1 and 2."""
     pin = view.pins[t.id]
     table = published(view, t.id)
@@ -123,7 +134,7 @@ def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
             indexes, pending, bins = _deferred(view, table, t, fragments, options)
         elif drift is None:
             bins = _bins(table, fragments, options)
-    return TablePlan(
+    made = TablePlan(
         table=t.id,
         table_key=t.key,
         pin=pin,
@@ -140,6 +151,7 @@ def _draft(view: View, t: EntityType, options: OptimizeOptions) -> TablePlan:
         deferred=options.defer_index_remap,
         drain=in_window and not options.defer_index_remap,
     )
+    return _Draft(made, fragments)
 
 
 def _bins(table: LanceDataset, fragments: Sequence[Fragment], options: OptimizeOptions) -> tuple[Bin, ...]:
@@ -149,11 +161,11 @@ def _bins(table: LanceDataset, fragments: Sequence[Fragment], options: OptimizeO
     built = built_indices(table) if bins else []
     if not built:
         return bins
-    plain = layout_of(table, ())
+    plain = layout_of(table, fragments, ())
     doomed = not_worth_keeping(built, plain)
     while True:
         bins = plan_bins(fragments, target, first_id=first, common=crossings(built, plain, doomed))
-        more = broken_by(built, layout_of(table, bins)) - doomed
+        more = broken_by(built, layout_of(table, fragments, bins)) - doomed
         if not more:
             return bins
         doomed |= more
@@ -165,7 +177,7 @@ def _deferred(
     """Steps 2 and 4 the other way round. The graph of an HNSW index can't follow a rewrite that leaves rows out: such
     a one is built anew first.
     """
-    built, layout, first = built_indices(table), layout_of(table, ()), first_new_id(table)
+    built, layout, first = built_indices(table), layout_of(table, fragments, ()), first_new_id(table)
     anew = built_anew(view.tables.location, view.pins[t.id], table, built, every=options.rebuild_indexes)
     rebuilt: dict[str, str] = {}
     while True:
@@ -239,39 +251,46 @@ def _within_budget(drafts: Sequence[TablePlan], options: OptimizeOptions) -> dic
     return {table: sorted(bins, key=lambda b: b.new_id) for table, bins in allowed.items()}
 
 
-def _with_indexes(view: View, draft: TablePlan, bins: Sequence[Bin], options: OptimizeOptions) -> TablePlan:
+def _finished(view: View, draft: _Draft, bins: Sequence[Bin], options: OptimizeOptions) -> TablePlan:
+    if draft.plan.skipped is not None or draft.plan.error is not None:
+        return draft.plan
+    t = view.schema.by_id[draft.plan.table]
+    try:
+        return _with_indexes(view, t, draft, bins, options)
+    except OmnigraphError as error:
+        return _failed(view, t, error)
+
+
+def _with_indexes(view: View, t: EntityType, draft: _Draft, bins: Sequence[Bin], options: OptimizeOptions) -> TablePlan:
     """Step 4."""
-    if draft.skipped is not None or draft.error is not None:
-        return draft
-    t = view.schema.by_id[draft.table]
-    table = view.open(t)
-    indexes, pending = draft.indexes, draft.pending_indexes
+    table, begun, fragments = view.open(t), draft.plan, draft.fragments
+    indexes, pending = begun.indexes, begun.pending_indexes
     with lancefs.reading(f"planning {t.key}"):
         built = built_indices(table)
-        anew = built_anew(view.tables.location, draft.pin, table, built, every=options.rebuild_indexes)
-        if not draft.deferred:
-            whole = {b.name: "it ends the deferred remap" for b in built} if draft.drain else {}
-            indexes, pending = index_work(table, t, layout_of(table, bins), built, whole=whole, anew=anew)
+        anew = built_anew(view.tables.location, begun.pin, table, built, every=options.rebuild_indexes)
+        if not begun.deferred:
+            whole = {b.name: "it ends the deferred remap" for b in built} if begun.drain else {}
+            layout = layout_of(table, fragments, bins)
+            indexes, pending = index_work(table, t, layout, built, whole=whole, anew=anew)
     return replace(
-        draft,
+        begun,
         bins=tuple(bins),
         indexes=indexes,
         pending_indexes=pending,
-        coverage=coverage_of(t, sound(built, anew), {f.id: f.rows for f in facts.fragments_of(table)}, pending),
-        left_fragments=sum(len(b.fragments) for b in draft.bins) - sum(len(b.fragments) for b in bins),
+        coverage=coverage_of(t, sound(built, anew), {f.id: f.rows for f in fragments}, pending),
+        left_fragments=sum(len(b.fragments) for b in begun.bins) - sum(len(b.fragments) for b in bins),
     )
 
 
-def layout_of(table: LanceDataset, bins: Sequence[Bin]) -> Layout:
-    fragments = {f.id: f.rows for f in facts.fragments_of(table)}
+def layout_of(table: LanceDataset, fragments: Sequence[Fragment], bins: Sequence[Bin]) -> Layout:
     ids = facts.RowIds(table)
     gone = {number for one in bins for number in one.fragments}
-    rows = {n: r for n, r in fragments.items() if n not in gone}
+    rows = {f.id: f.rows for f in fragments if f.id not in gone}
     return Layout(
         rows=rows | {b.new_id: b.rows for b in bins if b.rows},
         members={b.new_id: b.fragments for b in bins},
         worn=frozenset(b.new_id for b in bins if b.deleted),
-        live=frozenset(fragments),
+        live=frozenset(f.id for f in fragments),
         stable=bool(table.has_stable_row_ids),
         row_ids=ids.row_ids,
         span=ids.span,

@@ -11,20 +11,26 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from omnigraph.errors import UsageError
 from omnigraph.storage.layout import Location
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-def concurrency() -> int:
-    return max(1, int(os.environ.get("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "8")))
+def default_concurrency() -> int:
+    text = os.environ.get("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "8")
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(detail=f"OMNIGRAPH_MAINTENANCE_CONCURRENCY is a number of at least 1, not {text!r}.")
+    return int(text)
 
 
-def together(location: Location, call: Callable[[In], Out], items: Sequence[In]) -> Iterator[Out]:
+def together(
+    location: Location, call: Callable[[In], Out], items: Sequence[In], *, at_once: int | None = None
+) -> Iterator[Out]:
     """The results, in the order of the items."""
     if location.is_local or len(items) < 2:
         yield from map(call, items)
         return
-    with ThreadPoolExecutor(concurrency(), thread_name_prefix="omnigraph-cleanup") as pool:
+    with ThreadPoolExecutor(at_once or default_concurrency(), thread_name_prefix="omnigraph-upkeep") as pool:
         yield from pool.map(call, items)
