@@ -191,6 +191,13 @@ def touch(path: str) -> None:
 
 
 @job
+def touch_for_ever(path: str) -> None:
+    """A process that tries the same again and again: it hangs, busy as it is."""
+    while True:
+        touch(path)
+
+
+@job
 def append(uri: str, store: dict[str, str] | None, rows: int) -> int:
     """A bare Lance append, and how many rows there are then: for the tests of the harness itself."""
     import lance

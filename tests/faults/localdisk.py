@@ -31,6 +31,7 @@ import signal
 import socket
 import struct
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -189,17 +190,21 @@ class Supervisor:
         if not descriptors:
             raise Unsupervisable(f"seccomp user notification: {handle.wait().error}")
         try:
-            self._supervise(descriptors[0], handle, timeout_s)
+            is_over = self._supervise(descriptors[0], handle, timeout_s)
+            return handle.wait(timeout_s if is_over else 0)
         finally:
             os.close(descriptors[0])
-        return handle.wait(timeout_s)
 
-    def _supervise(self, listener: int, handle: Job, timeout_s: float) -> None:
+    def _supervise(self, listener: int, handle: Job, timeout_s: float) -> bool:
+        """Whether the process came to an end in time: one that tries the same again for ever hangs as well."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
-        while ready := poll.poll(timeout_s * 1000):
+        deadline = time.monotonic() + timeout_s
+        while ready := poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             if ready[0][1] & select.POLLHUP:
-                return
+                return True
+            if time.monotonic() > deadline:
+                break
             buffer = bytearray(NOTIFICATION.size)
             try:
                 fcntl.ioctl(listener, RECEIVE, buffer, True)
@@ -209,7 +214,7 @@ class Supervisor:
                 fcntl.ioctl(listener, SEND, ANSWER.pack(number, 0, -verdict, flags))
             except (FileNotFoundError, ProcessLookupError):
                 continue  # the process was killed meanwhile
-        handle.wait(0)
+        return False
 
     def _judge(self, stopped: _Stopped) -> int:
         """Count, log, strike. Returns the errno to fail with, or 0 to go on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,12 @@ def supervised(forks: ForkServer, root: Path, fault: DiskFault | None = None) ->
     supervisor = Supervisor(root, fault)
     ended = supervisor.run(forks, "append", {"uri": str(root / "t"), "store": None, "rows": 3}, {})
     return supervisor, ended.status, ended.result
+
+
+def test_a_process_that_is_busy_for_ever_hangs(forks: ForkServer, tmp_path: Path) -> None:
+    ended = Supervisor(tmp_path).run(forks, "touch_for_ever", {"path": str(tmp_path / "file")}, {}, timeout_s=1)
+    assert ended.hung
+    assert ended.status == -signal.SIGKILL
 
 
 def test_every_call_that_names_a_file_is_seen_in_order(forks: ForkServer, tmp_path: Path) -> None:
