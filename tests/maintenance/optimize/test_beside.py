@@ -24,7 +24,7 @@ from tests.contention.audit import objects_left
 from tests.contention.crowd import Member
 from tests.contention.processes import Processes, is_stopped
 from tests.maintenance import strangers
-from tests.maintenance.optimize.test_optimize import opened
+from tests.maintenance.optimize.tables import opened
 
 ROWS = 300
 NOISE_S = 8.0

@@ -18,7 +18,7 @@ from omnigraph.maintenance.optimize import indices, publish
 from omnigraph.storage.indices import FRAGMENT_REUSE, built_indices, fragment_reuse
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import people
-from tests.maintenance.optimize.test_optimize import opened
+from tests.maintenance.optimize.tables import opened
 
 SCHEMA = """
 node Doc {

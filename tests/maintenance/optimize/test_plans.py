@@ -15,7 +15,7 @@ from omnigraph.index import segments
 from omnigraph.storage.indices import FRAGMENT_REUSE, fragment_reuse
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import SCHEMA, people
-from tests.maintenance.optimize.test_optimize import coverage, opened
+from tests.maintenance.optimize.tables import coverage, opened
 
 
 def saved(plan: Any) -> Any:

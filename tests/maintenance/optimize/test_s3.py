@@ -13,7 +13,7 @@ import omnigraph as og
 from omnigraph.storage.indices import built_indices
 from tests.faults.s3server import S3Server, World
 from tests.maintenance.optimize.answers import disagreements
-from tests.maintenance.optimize.test_optimize import coverage, opened
+from tests.maintenance.optimize.tables import coverage, opened
 
 URI = "s3://graphs/g"
 COLUMNS = 60

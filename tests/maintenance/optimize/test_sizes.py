@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph.maintenance.optimize import plan as planning
 from omnigraph.pipeline.engine import SMALL_BYTES
 from omnigraph.storage.sidecars import blob_bytes
-from tests.maintenance.optimize.test_optimize import opened
+from tests.maintenance.optimize.tables import opened
 
 BLOB = 100_000
 FRAGMENTS = 4

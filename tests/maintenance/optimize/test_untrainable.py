@@ -10,7 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import StorageError
 from omnigraph.storage.indices import built_indices
-from tests.maintenance.optimize.test_optimize import opened
+from tests.maintenance.optimize.tables import opened
 
 
 def docs(first: int, last: int, vector: Any) -> dict[str, Any]:
