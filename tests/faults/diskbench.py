@@ -204,7 +204,9 @@ class DiskBench:
         seen = self._run(slot, "look")
         assert seen == new, f"{verb.name}, undisturbed, differs from its oracle: {difference(new, seen)}"
         traces = Traces.between(start, slot.files())
-        expected = Expectation(before, old, new, traces, verb.overtaken, verb.some(old), verb.unstamped)
+        expected = Expectation(
+            before, old, new, traces, verb.overtaken, verb.some(old), verb.unstamped, verb.again(old)
+        )
         calls: list[Call] = []
         if not self.unsupervisable:
             slot.restore_start(verb)

@@ -112,7 +112,9 @@ class S3Bench:
         check_requests = sum(1 for entry in world.log if entry.client == f"{CHECKER}1")
         self._server.remove(world)
         traces = Traces.between(objects, after)
-        expected = Expectation(before, old, new, traces, verb.overtaken, verb.some(old), verb.unstamped)
+        expected = Expectation(
+            before, old, new, traces, verb.overtaken, verb.some(old), verb.unstamped, verb.again(old)
+        )
         return Stage(verb, objects, expected, requests, check_requests)
 
     def _interrupt(self, world: World, name: str, point: Point) -> None:

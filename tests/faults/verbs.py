@@ -67,6 +67,10 @@ class Verb:
     """What a verb may have done that works on several tables, could not do one of them, and says so."""
     unstamped: bool = False
     """Whether Lance makes the last commits of each table by itself: nobody but its owner publishes these."""
+    anew: str | None = None
+    """The branch on which a table is done anew, in a commit of its own, after the store refused a commit of it: what
+    was prepared for it can be used once.
+    """
 
     def settled(self, before: State) -> State:
         """What any writer makes of the start, by the written oracle, where something is pending in it."""
@@ -83,6 +87,12 @@ class Verb:
     def some(self, old: State) -> tuple[State, ...]:
         """The states after a verb that could not do all of it, and said so."""
         return tuple(_after(old, change) for change in self.partly)
+
+    def again(self, old: State) -> State | None:
+        """The state after a verb that did one table anew."""
+        if self.anew is None:
+            return None
+        return _after(self.new(old), functools.partial(scenes.committed, branch=self.anew))
 
 
 def _after(old: State, change: Change) -> State:
@@ -171,10 +181,12 @@ VERBS: tuple[Verb, ...] = (
     replace(
         upkeep_verb("optimize_branch", worn.optimize(branch="review"), worn.optimized_review, worn.create_worn_branch),
         overtaken=(worn.optimized_review,),
+        anew="review",
     ),
     replace(
         upkeep_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
         unstamped=True,
+        anew="main",
     ),
     upkeep_verb("optimize_drain", worn.optimize(drain=True), worn.drained, worn.create_deferred),
     upkeep_verb("maintain", worn.maintain, worn.optimized, worn.create_worn),
