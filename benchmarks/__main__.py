@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 ALL = (
-    *("startup", "small_writes", "many_writers", "many_tables", "load_local", "embed", "query", "optimize"),
+    *("startup", "small_writes", "many_writers", "many_tables", "load_local", "embed", "query", "optimize", "segments"),
     *("load_spark", "load_memory", "optimize_spark", "cleanup"),
 )
 
