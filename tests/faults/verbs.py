@@ -180,7 +180,7 @@ VERBS: tuple[Verb, ...] = (
     upkeep_verb("optimize", worn.optimize(), worn.optimized, worn.create_worn),
     replace(
         upkeep_verb("optimize_branch", worn.optimize(branch="review"), worn.optimized_review, worn.create_worn_branch),
-        overtaken=(worn.optimized_review,),
+        overtaken=worn.CAUGHT_UP_ON_REVIEW,
         anew="review",
     ),
     replace(

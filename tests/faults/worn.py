@@ -7,6 +7,7 @@ a third state. Whether every index answers what a scan answers is part of each c
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -134,23 +135,23 @@ def optimized(state: State, *, tables: Sequence[str] = WORN, branch: str = "main
     committed(state, branch=branch)
 
 
-def covered(state: State) -> None:
+def covered(state: State, *, branch: str = "main") -> None:
     """What came while the verb was stopped on its way to its commit is covered, too, by that commit."""
-    for indices in state["main"]["indices"].values():
+    for indices in state[branch]["indices"].values():
         indices.update(dict.fromkeys(indices, 0))
 
 
-def covered_apart(state: State) -> None:
+def covered_apart(state: State, *, branch: str = "main") -> None:
     """The same, where what nobody had touched was published first, and the other table after it."""
-    covered(state)
-    committed(state)
+    covered(state, branch=branch)
+    committed(state, branch=branch)
 
 
 CAUGHT_UP = (covered, covered_apart)
+CAUGHT_UP_ON_REVIEW = tuple(functools.partial(change, branch="review") for change in CAUGHT_UP)
 
 
 def optimized_review(state: State, *, tables: Sequence[str] = WORN) -> None:
-    """Also when another writer has forked a table meanwhile: the others are published, and that one after them."""
     optimized(state, tables=tables, branch="review")
 
 
