@@ -146,9 +146,16 @@ def test_writers_beside_a_loop_of_optimize_lose_nothing_and_are_never_refused(
 ) -> None:
     path = Path(shutil.copytree(templates[row_ids], tmp_path / "graph"))
     crew = Crew(processes, path)
-    seconds = 4.0
-    keeper = crew.start("keep_optimizing", seconds=seconds, deferred=row_ids == "address")
-    writers = [crew.start("keep_writing", client=f"w{i}", seconds=seconds, seed=i) for i in range(3)]
+    most, over = 120.0, str(tmp_path / "over")
+    keeper = crew.start(
+        "keep_optimizing",
+        seconds=4.0,
+        deferred=row_ids == "address",
+        commits_least=2,
+        seconds_most=most,
+        finished=over,
+    )
+    writers = [crew.start("keep_writing", client=f"w{i}", seconds=most, seed=i, beside=over) for i in range(3)]
     told = [done(writer) for writer in writers]
     kept = done(keeper)
     assert [t["refused"] for t in told] == [[], [], []]
