@@ -39,7 +39,7 @@ ABSORB_ROWS = 50_000
 """A segment this small is always built again together with what is new."""
 BY_VALUE = ("INVERTED", "BITMAP", "LABEL_LIST")
 
-Action = Literal["build", "extend", "merge", "rebuild"]
+Action = Literal["build", "extend", "merge", "rebuild", "drop"]
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,17 @@ def built_indices(table: LanceDataset) -> list[BuiltIndex]:
     return sorted(found, key=lambda i: i.name)
 
 
+def field_ids(table: LanceDataset) -> frozenset[int]:
+    """The fields that the table has, those inside of others too."""
+    found: set[int] = set()
+    todo = list(table.lance_schema.fields())
+    while todo:
+        field = todo.pop()
+        found.add(int(field.id()))
+        todo += field.children()
+    return frozenset(found)
+
+
 def segment_folder(pin: Pin, table: LanceDataset, segment: Segment) -> str:
     """Where a segment's files lie, relative to the graph: a fork uses those of the line that it was made from."""
     path = pin.path

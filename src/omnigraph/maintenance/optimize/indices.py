@@ -8,7 +8,8 @@ and those that are built anew, because somebody asks for it or because their fil
            and contents are the store's business. No index is opened, so that this costs little where nothing is wrong
 2. plan    the whole index over the fragments that there will be, in place of all its segments. Nothing of the old one
            is read: vectors are counted and trained anew
-3. drop    a vector index with too few vectors goes and is pending: a search that looks at all of them is as quick
+3. drop    a vector index with too few vectors goes and is pending: a search that looks at all of them is as quick. One
+           over a property that is gone goes for good: with it Lance refuses every filter of the table
 
 What is inside a file is not looked at here: `verify` does that, and `rebuild_indexes` mends what it finds.
 """
@@ -37,7 +38,7 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.listing import listed
 from omnigraph.maintenance.optimize.model import PendingIndex
 from omnigraph.storage import durable
-from omnigraph.storage.indices import BuiltIndex, Segment, segment_folder
+from omnigraph.storage.indices import BuiltIndex, Segment, field_ids, segment_folder
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import name_of
@@ -49,6 +50,7 @@ ASKED = "it was asked for"
 MISSING = "its files are missing"
 CUT = "its files are cut short or overwritten"
 UNREADABLE = "it can't be read"
+HOMELESS = "the property that it is over is gone"
 
 
 def built_anew(
@@ -56,7 +58,9 @@ def built_anew(
 ) -> dict[str, str]:
     """Indices by name that are built anew without a look at the old ones, and why; `every` if that was asked for."""
     asked = dict.fromkeys((b.name for b in built), ASKED) if every else {}
-    return asked | damaged(location, pin, table, built)
+    fields = field_ids(table)
+    homeless = dict.fromkeys((b.name for b in built if not fields.issuperset(b.fields)), HOMELESS)
+    return asked | damaged(location, pin, table, built) | homeless
 
 
 def sound(built: Sequence[BuiltIndex], anew: Mapping[str, str]) -> list[BuiltIndex]:
@@ -112,11 +116,14 @@ def _rebuilt(
     found = plan_index(built, layout, property=of, whole=why)
     assert found is not None, "an index has segments, and all of them go"
     found = replace(found, reason=why, unusable=why != ASKED)
+    if why == HOMELESS:
+        return replace(found, action="drop", property=built.name, build=(), rows=0), None
     if not built.kind.startswith("IVF"):
         return found, None
     vectors = _vectors_in(table, built.column)
     if isinstance(vectors, str):
-        return replace(found, build=(), rows=0, reason=f"{why}; {vectors}"), PendingIndex(of, "IVF", vectors)
+        gone = replace(found, action="drop", build=(), rows=0, reason=f"{why}; {vectors}")
+        return gone, PendingIndex(of, "IVF", vectors)
     if shares_centroids(built.kind):
         return replace(found, options={"vectors": vectors}), None
     return replace(found, options={"partitions": partitions(vectors)}), None

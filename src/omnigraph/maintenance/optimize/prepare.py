@@ -60,6 +60,8 @@ class Ready:
     detached: list[int] = field(default_factory=list)
     replayer: Replayer | None = None
     error: str | None = None
+    is_gone: bool = False
+    """Whether the version that it was planned on has been removed: others moved on, and the newest is as good."""
     seconds: float = 0.0
 
     @property
@@ -79,6 +81,8 @@ class Preparation:
         self._staging: Staging | None = None
         self.ready: dict[str, Ready] = {}
         self.errors: dict[str, str] = {}
+        self.gone: set[str] = set()
+        """Tables to be planned again."""
 
     def run(self, tables: Sequence[TablePlan], *, concurrency: int, deadline: float | None) -> list[TablePlan]:
         """Prepare these tables; those that the time did not allow are returned."""
@@ -93,6 +97,8 @@ class Preparation:
                 ready.seconds = time.monotonic() - began
                 if ready.error is None:
                     self.ready[ready.plan.table] = ready
+                elif ready.is_gone:
+                    self.gone.add(ready.plan.table)
                 else:
                     self.errors[ready.plan.table] = ready.error
         return []
@@ -138,7 +144,7 @@ class Preparation:
         done = self._runner.run(f"{WORK}:{name}", tasks, stage="rewriting fragments")
         for (ready, _), found in zip(todo, done, strict=True):
             if "failed" in found:
-                ready.error = found["failed"]
+                _fail(ready, found)
             elif deferred:
                 ready.results.append(found["result"])
             else:
@@ -162,8 +168,8 @@ class Preparation:
                     tasks.append(self._segment_task(ready, index, fragments, trained))
         done = self._runner.run(f"{WORK}:build_segment", tasks, stage="building indices")
         for (ready, index), found in zip(todo, done, strict=True):
-            if found.get("by_store"):
-                ready.error = found["failed"]
+            if found.get("by_store") or found.get("gone"):
+                _fail(ready, found)
             elif "failed" in found:
                 ready.failed[index.name] = found["reason"]
             else:
@@ -207,10 +213,15 @@ class Preparation:
         found: dict[tuple[str, str], Any] = {}
         done = self._runner.run(f"{WORK}:train_centroids", tasks, stage="training vector indices")
         for (ready, index), one in zip(todo, done, strict=True):
-            if one.get("by_store"):
-                ready.error = one["failed"]
+            if one.get("by_store") or one.get("gone"):
+                _fail(ready, one)
             elif "failed" in one:
                 ready.failed[index.name] = one["reason"]
             else:
                 found[(ready.plan.table, index.name)] = {**one, "staging": self._staging.to_json()}
         return found
+
+
+def _fail(ready: Ready, found: Mapping[str, Any]) -> None:
+    ready.error = found["failed"]
+    ready.is_gone = ready.is_gone or bool(found.get("gone"))

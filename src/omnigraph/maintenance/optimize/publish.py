@@ -3,7 +3,8 @@
 Per table, on the newest version:
 
 1. replay   rows that left their place since the snapshot are marked deleted in the rewritten fragments
-2. trim     a segment over a fragment that will not exist, or whose column was exchanged meanwhile, is left out
+2. trim     a segment over a fragment that will not exist, or whose column was exchanged or dropped meanwhile, is left
+            out
 3. steps    stale settings go; segments are exchanged; fragments are exchanged. In this order: no index may cover a
             part of what a rewrite replaces. A deferred rewrite is Lance's own commit, and comes last; one whose
             fragments lost rows meanwhile can't be replayed and is left out
@@ -25,7 +26,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.optimize.prepare import Ready
 from omnigraph.storage import facts
 from omnigraph.storage.history import steps_above
-from omnigraph.storage.indices import built_indices, exchange_segments
+from omnigraph.storage.indices import built_indices, exchange_segments, field_ids
 from omnigraph.storage.records import Pin
 from omnigraph.storage.rewrite import (
     DEFERRED,
@@ -190,13 +191,13 @@ def _removed(ready: Ready, now: LanceDataset) -> list[str]:
 
 def _usable(ready: Ready, now: LanceDataset, dropped: frozenset[int]) -> list[dict[str, Any]]:
     """Step 2."""
-    exchanged = changed_fields(ready.then, now)
+    exchanged, fields_now = changed_fields(ready.then, now), field_ids(now)
     there = _live(now) | {group.new_id for group in ready.groups}
     found = []
     for segment in _made(ready):
         over = set(segment["fragments"])
         stale = any(set(segment["fields"]) & fields for n, fields in exchanged.items() if n in over)
-        if over & there and not over & dropped and not stale:
+        if over & there and not over & dropped and not stale and fields_now.issuperset(segment["fields"]):
             found.append(segment)
     return found
 

@@ -139,7 +139,7 @@ class Optimize:
                 outcome = self._publish(operation)
             self._note(preparation, operation, outcome, late)
             self._spent = operation.spent
-            return operation.changed
+            return operation.changed | preparation.gone
         except VersionReclaimed:
             # Others moved on, and a cleanup removes what was planned on: the newest state is as good.
             return {t.table for t in todo}

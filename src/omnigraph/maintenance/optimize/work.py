@@ -1,7 +1,8 @@
 """The tasks of optimize, as they run on workers: rewrite fragments, train centroids, build segments.
 
 A failure is a value: `{"failed": …, "reason": …}`, the latter without places, with `by_store` if files could not be
-read or written. One table, or one index, that can't be worked on must not stop the others.
+read or written, with `gone` if the version is not there any more. One table, or one index, that can't be worked on must
+not stop the others.
 """
 
 from __future__ import annotations
@@ -118,6 +119,9 @@ def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[s
                 told, by_store = str(error.fields.get("detail")), bool(_STORE.search(str(error)))
                 return {"failed": str(error), "reason": f"Lance can't build it: {told}", "by_store": by_store}
             time.sleep(0.2 * turn)
-        except (OmnigraphError, lancefs.TableMissing, ValueError) as error:
+        except lancefs.TableMissing:
+            gone = "the version that it was planned on has been removed"
+            return {"failed": gone, "reason": gone, "gone": True}
+        except (OmnigraphError, ValueError) as error:
             return {"failed": str(error), "reason": str(error)}
     raise AssertionError("unreachable")
