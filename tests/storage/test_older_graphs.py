@@ -165,8 +165,11 @@ def stamp(uri: str, value: str) -> None:
         lambda g: g.apply_schema(SCHEMA + "node City { name: String @key }\n"),
         lambda g: g.create_branch("next"),
         lambda g: g.delete_branch("review"),
+        lambda g: g.optimize(),
+        lambda g: g.repair(confirm=True),
+        lambda g: g.cleanup(keep=1, confirm=True),
     ],
-    ids=["insert", "load", "apply_schema", "create_branch", "delete_branch"],
+    ids=["insert", "load", "apply_schema", "create_branch", "delete_branch", "optimize", "repair", "cleanup"],
 )
 def test_a_newer_graph_is_not_written_and_nothing_is_touched(uri: str, write: Callable[[Any], object]) -> None:
     with og.init(uri, SCHEMA) as graph:

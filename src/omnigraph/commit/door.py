@@ -135,6 +135,7 @@ class Door:
             self.manifest.location,
             view.pins.values(),
             owner=owner.myself(),
+            is_gone=owner.is_gone,
             branch=view.head.branch,
             commit=view.head.commit,
         )

@@ -60,6 +60,7 @@ def _drift(view: View, pin: Pin, version: int) -> UncoveredDrift:
     known = view.schema.by_id.get(pin.table)
     return UncoveredDrift(
         table_key=known.key if known else pin.table,
+        branch=view.head.branch,
         manifest_version=pin.version,
         lance_head_version=max(version, view.tables.newest_version(pin)),
     )

@@ -210,7 +210,12 @@ class _Settling:
         newest = tables.newest(pin)
         for version, text in lancefs.stamps_above(newest, pin.version):
             if version > self.covered[pin.path] and Stamp.parse(text) is None:
-                raise UncoveredDrift(table_key=pin.table, manifest_version=pin.version, lance_head_version=version)
+                raise UncoveredDrift(
+                    table_key=pin.table,
+                    branch=self.head.branch,
+                    manifest_version=pin.version,
+                    lance_head_version=version,
+                )
         return effect.restore(self.view, pin, ticket, attempt=0, newest_version=newest.version, observe=self.observe)
 
     def _decided(self, outcome: Outcome, delta: Mapping[str, Pin]) -> Head:

@@ -105,7 +105,12 @@ def _fence(view: View, pin: Pin, ticket: Ticket, *, observe: Observer, declared:
         if stamp is None and is_declared(newest, version, declared):
             continue
         if stamp is None:
-            raise UncoveredDrift(table_key=pin.table, manifest_version=pin.version, lance_head_version=version)
+            raise UncoveredDrift(
+                table_key=view.table_keys.get(pin.table, pin.table),
+                branch=view.head.branch,
+                manifest_version=pin.version,
+                lance_head_version=version,
+            )
         if stamp.epoch > ticket.epoch:
             raise Zombie(str(stamp))
     return restore(view, pin, ticket, attempt=0, newest_version=newest.version, observe=observe)

@@ -19,6 +19,7 @@ from omnigraph.commit.stage import Operation, Prepared, View
 from omnigraph.commit.ticket import Ticket
 from omnigraph.errors import BranchNotFound, OmnigraphError, RecoveryPending, StaleView, StorageError
 from omnigraph.storage.durable import NotDurable
+from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.manifest import SwapLost
 from omnigraph.storage.records import Pin, Record
 from omnigraph.storage.together import together
@@ -196,7 +197,7 @@ class Turn:
             branch=self.request.branch,
             operation_id=self.ticket.nonce,
             detail=str(trouble),
-            path=self.ticket.name,
+            path=f"{RECOVERY}/{self.ticket.name}",
         )
 
     def _ask_quietly(self) -> None:

@@ -57,23 +57,29 @@ class RecoveryError(OmnigraphError):
 class RecoveryPending(RecoveryError):
     condition = "recovery_pending"
     text = "operation {operation_id} of a writer that died on {branch} is not settled: {detail}"
-    remedy_text = "Repeat the command: any writer settles it. If this persists, look at {path}."
+    remedy_text = (
+        "Any write to {branch} settles it, and so does `omnigraph maintain`. If this persists, look at {path}."
+    )
 
 
 class UncoveredDrift(RecoveryError):
     condition = "uncovered_drift"
     text = (
-        "{table_key} is at version {lance_head_version}, ahead of the published version {manifest_version}, "
-        "and no operation of omnigraph explains it."
+        "{table_key} on {branch} is at version {lance_head_version}, ahead of the published version "
+        "{manifest_version}, and no operation of omnigraph explains it."
     )
-    remedy_text = "Run `omnigraph repair` to see what happened and to publish or discard it; nothing was written."
+    remedy_text = (
+        "Run `omnigraph repair --branch {branch}` to see what happened and to publish or discard it; nothing was "
+        "written."
+    )
 
 
 class BranchPinUnreadable(RecoveryError):
     condition = "branch_pin_unreadable"
     text = "the branch {branch!r} stands on version {version} of {table_key}, which can't be opened: {detail}"
     remedy_text = (
-        "Run `omnigraph verify` to see what is damaged, then bring the files back from a copy, or delete the branch; "
+        "Run `omnigraph verify` to see what is damaged, then bring the files back from a copy, or publish a newer "
+        "version of the table with `omnigraph repair --force` if there is one, or delete the branch if it is not main; "
         "nothing was removed."
     )
 

@@ -21,6 +21,7 @@ from omnigraph.commit.intents import read_intents
 from omnigraph.commit.migrate import require_current
 from omnigraph.commit.ticket import epoch_of, ticket_name
 from omnigraph.errors import BranchNotFound, RecoveryPending, StorageError, WriterActive
+from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.manifest import FORMAT
 
 LOOK_EVERY_S = 0.05
@@ -106,8 +107,8 @@ def require_settled(door: Door, branch: str, *, verb: str, wait_s: float) -> Non
     raise RecoveryPending(
         branch=branch,
         operation_id=first.operation,
-        detail=f"that belongs to recovery, not to {verb}; any write to {branch} settles it, as does {verb} --confirm.",
-        path=ticket_name(first.incarnation, first.epoch, 0),
+        detail=f"that belongs to recovery, not to a preview of {verb}.",
+        path=f"{RECOVERY}/{ticket_name(first.incarnation, first.epoch, 0)}",
     )
 
 

@@ -47,6 +47,7 @@ def under_lease(snapshot: Snapshot, *, seconds: float | None = None, required: b
         view.pins.values(),
         seconds=leases.LEASE_S if seconds is None else seconds,
         owner=owner.myself(),
+        is_gone=owner.is_gone,
         branch=snapshot.branch,
         commit=snapshot.commit,
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +37,7 @@ FORGOTTEN_AFTER_S = 24 * 3600.0
 _RENEWALS = 3
 _REFUSED = re.compile(r"permission|denied|forbidden|read-only|unauthori|\b40[13]\b", re.IGNORECASE)
 
+IsGone = Callable[[Mapping[str, Any] | None], bool]
 Versions = Mapping[str, frozenset[int]]
 """Versions by the path of their line, relative to the graph."""
 
@@ -81,8 +82,12 @@ def take(
     owner: Mapping[str, Any] | None = None,
     branch: str = "",
     commit: str = "",
+    is_gone: IsGone = lambda _: False,
 ) -> Held:
-    """Write a lease on these pins. VersionReclaimed if one of them is being removed, or has been."""
+    """Write a lease on these pins. VersionReclaimed if one of them is being removed, or has been.
+
+    `is_gone` knows of processes that do not run any more: what a cleanup that died has announced, it does not remove.
+    """
     if not LEASE_LEAST_S <= seconds <= LEASE_MOST_S:
         detail = f"a lease lasts between {LEASE_LEAST_S:.0f} s and {LEASE_MOST_S:.0f} s, not {seconds:g} s."
         raise UsageError(detail=detail)
@@ -100,15 +105,16 @@ def take(
     lease = Held(location, secrets.token_hex(8), body)
     lease.renew()
     try:
-        _require_staying(location, held)
+        _require_staying(location, held, is_gone)
     except BaseException:
         lease.release()
         raise
     return lease
 
 
-def _require_staying(location: Location, pins: tuple[Pin, ...]) -> None:
-    going = announced(location)
+def _require_staying(location: Location, pins: tuple[Pin, ...], is_gone: IsGone) -> None:
+    # The last requests of a process that died may still be on their way to an object store.
+    going = announced(location, is_gone if location.is_local else lambda _: False)
     files = {pin: durable.manifest_path(pin.path, pin.version) for pin in pins}
     gone = [pin for pin in pins if pin.version in going.get(pin.path, ())]
     if not gone and not all_exist(location, files.values()):
@@ -215,10 +221,12 @@ def announce(
     return name
 
 
-def announced(location: Location) -> dict[str, set[int]]:
-    """The versions that running cleanups, and ones that died, are about to remove."""
+def announced(location: Location, is_gone: IsGone = lambda _: False) -> dict[str, set[int]]:
+    """The versions that cleanups are about to remove, but for those that are known to have died."""
     found: dict[str, set[int]] = {}
     for _, body in announcements(location):
+        if is_gone(body.get("owner")):
+            continue
         for path, versions in (body.get("versions") or {}).items():
             found.setdefault(path, set()).update(versions)
     return found

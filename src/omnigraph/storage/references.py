@@ -99,16 +99,17 @@ def folder_of(path: str, listed: Iterable[tuple[str, int, float]]) -> Folder:
     other: list[File] = []
     refs: dict[str, File] = {}
     tags: list[str] = []
-    lines: dict[str, dict[int, File]] = {"": {}}
-    for name, size, modified_s in listed:
-        line, rest = _line_of(name)
+    entries = list(listed)
+    named = {fork for name, _, _ in entries if (fork := _named_fork(name)) is not None}
+    lines: dict[str, dict[int, File]] = {"": {}, **{f"{TREE}/{fork}": {} for fork in named}}
+    for name, size, modified_s in entries:
+        line, rest = _line_of(name, named)
         file = _file(name, size, modified_s, line, rest)
         if file.kind == "other":
             other.append(file)
-            if name.startswith(_BRANCH_REFS) and name.endswith(".json"):
-                fork = unquote(name[len(_BRANCH_REFS) : -len(".json")])
+            fork = _named_fork(name)
+            if fork is not None:
                 refs[fork] = file
-                lines.setdefault(f"{TREE}/{fork}", {})
             elif name.startswith(_TAG_REFS) and name.endswith(".json"):
                 tags.append(name)
             continue
@@ -120,10 +121,24 @@ def folder_of(path: str, listed: Iterable[tuple[str, int, float]]) -> Folder:
     return Folder(path, tuple(files), made, refs, tuple(tags), tuple(other))
 
 
-def _line_of(name: str) -> tuple[str, str]:
+def _named_fork(name: str) -> str | None:
+    """The fork that a file is Lance's note of."""
+    if not name.startswith(_BRANCH_REFS) or not name.endswith(".json"):
+        return None
+    return unquote(name[len(_BRANCH_REFS) : -len(".json")])
+
+
+def _line_of(name: str, named: Set[str]) -> tuple[str, str]:
+    """The line that a file lies in, and its path there. A fork may lie below another, and be called like a folder of a
+    line: the longest name of a known fork counts, and of unknown ones the first folder that only lines have.
+    """
     if not name.startswith(f"{TREE}/"):
         return "", name
-    cut = _IN_A_LINE.search(name)
+    parts = name.split("/")
+    for length in range(len(parts) - 1, 1, -1):
+        if "/".join(parts[1:length]) in named:
+            return "/".join(parts[:length]), "/".join(parts[length:])
+    cut = _IN_A_LINE.search(name, len(TREE) + 1)
     return (name[: cut.start()], name[cut.end() :]) if cut else ("", name)
 
 

@@ -140,3 +140,15 @@ def test_a_plan_can_not_be_made_to_remove_what_is_needed(history: og.Graph) -> N
     result = history.cleanup(plan=plan, confirm=True)
     assert rows(history) == expected
     assert any(r.what.endswith(f"version {head}") for r in result.refused)
+
+
+@pytest.mark.parametrize("limit", ["orphans_older_than", "manifest_older_than"])
+def test_a_plan_with_limits_that_no_command_takes_is_refused(history: og.Graph, limit: str) -> None:
+    """What is in flight looks just like what a dead writer left: no document may say otherwise."""
+    stray = root_of(history) / "data" / "inflight.lance"
+    stray.write_bytes(b"x")
+    plan = saved(history, keep=4)
+    plan["policy"][limit] = "0s"
+    with pytest.raises(PlanUnusable, match="is at least"):
+        history.cleanup(plan=plan, confirm=True)
+    assert stray.exists()

@@ -114,7 +114,8 @@ def test_drift_of_any_branch_makes_it_refuse_before_anything_is_removed(history:
     before = files(Path(history.uri))
     with pytest.raises(UncoveredDrift) as refusal:
         history.cleanup(keep=1, confirm=True)
-    assert "repair" in refusal.value.remedy
+    assert f"omnigraph repair --branch {branch}" in refusal.value.remedy
+    assert refusal.value.fields["branch"] == branch
     assert files(Path(history.uri)) == before
 
 
@@ -127,6 +128,8 @@ def test_a_pending_recovery_makes_it_refuse_before_anything_is_removed(history: 
     with pytest.raises(RecoveryPending) as refusal:
         history.cleanup(keep=1, confirm=True)
     assert refusal.value.fields["operation_id"] == "dead"
+    assert "Any write to main settles it, and so does `omnigraph maintain`." in refusal.value.remedy
+    assert (Path(history.uri) / refusal.value.fields["path"]).exists()
     assert files(Path(history.uri)) == before
     history.upsert({"Person": [{"name": "settles"}]})
     history.cleanup(keep=1, confirm=True)
@@ -154,7 +157,8 @@ def test_a_recovery_that_appears_after_the_first_look_makes_it_refuse(
     assert not (Path(history.uri) / "__cleanup").exists(), "nothing is announced that does not happen"
 
 
-def test_a_live_writers_ticket_does_not_stop_it(history: og.Graph) -> None:
+def test_a_live_writers_ticket_does_not_stop_it(history: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LEASE_S", "60")
     ticket = plant.ticket(Path(history.uri))
     history.cleanup(keep=1, confirm=True)
     assert len(versions(root_of(history))) == 1

@@ -250,3 +250,31 @@ def test_forks_are_named_after_the_branch_that_made_them(history: og.Graph) -> N
     history.upsert({"Person": [{"name": "own"}]}, branch="b")
     assert pin_of(history, branch="b").fork.startswith(f"{history._manifest.head('b').incarnation}-")
     assert stage.PREPARED_MOST_S == 3 * 86_400
+
+
+@pytest.mark.parametrize("outer", ["team", "data", "_versions"])
+def test_a_tagged_fork_below_another_and_called_like_a_folder_of_a_table_stays(history: og.Graph, outer: str) -> None:
+    """Lance lets a fork lie in the folder of another, under any name."""
+    table = lance.dataset(str(root_of(history)))
+    table.create_branch(outer)
+    inner = table.create_branch(f"{outer}/exp")
+    for name in ("p0", "p1"):
+        inner.delete(f"id = '{name}'")
+    table.tags.create("keepme", (f"{outer}/exp", inner.version))
+    expected = inner.to_table().num_rows
+    reclaimed = history.cleanup(keep=100, confirm=True).reclaimed_forks
+    assert [f.fork.fork for f in reclaimed] == [outer]
+    again = lance.dataset(str(root_of(history) / "tree" / outer / "exp"), version=inner.version)
+    assert again.to_table().num_rows == expected
+    assert history.cleanup(keep=100, confirm=True).reclaimed_forks == ()
+
+
+def test_a_fork_called_like_a_folder_of_a_table_takes_nothing_of_others_along(history: og.Graph) -> None:
+    history.create_branch("side")
+    history.upsert({"Person": [{"name": "own"}]}, branch="side")
+    stray_fork(history, "data/x")
+    expected = files(folder_of(history, branch="side"))
+    reclaimed = history.cleanup(keep=100, confirm=True).reclaimed_forks
+    assert [f.fork.fork for f in reclaimed] == ["data/x"]
+    assert files(folder_of(history, branch="side")) == expected
+    assert "own" in rows(history, "side")

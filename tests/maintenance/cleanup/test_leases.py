@@ -202,3 +202,15 @@ def test_a_long_preparation_keeps_what_it_reads(tmp_path: Path) -> None:
     assert sum(cleaned) > 0
     assert busy.snapshot().count("Knows") == 2
     assert not list((tmp_path / "g" / "__leases").glob("*.json"))
+
+
+def test_what_a_cleanup_that_died_has_announced_can_be_leased_if_it_is_there(history: og.Graph) -> None:
+    old, pin = history.commits()[6].id, pin_of(history)
+    dead = {**owner.myself(), "start": "1"}
+    every = {pin.path: frozenset(range(1, pin.version))}
+    leases.announce(history._location, every, {}, owner=dead, now_s=0.0)
+    with history.lease(commit=old) as snapshot:
+        assert snapshot.read("Person").num_rows > 0
+    leases.announce(history._location, every, {}, owner=owner.myself(), now_s=0.0)
+    with pytest.raises(VersionReclaimed), history.lease(commit=old):
+        pass

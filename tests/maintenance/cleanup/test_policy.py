@@ -113,3 +113,27 @@ def test_every_branch_is_kept_by_its_own_rule(history: og.Graph, tmp_path: Path)
     assert len(versions(folder_of(history, branch="tmp/a"))) == 1
     assert len(versions(folder_of(history, branch="work"))) == 2
     assert versions(folder_of(history, branch="other")) == kept, "no rule, nothing goes"
+
+
+@pytest.mark.parametrize("key", ["older_than: 90d", "keep: 3", "branches: {main: {keep: 3}}"])
+def test_a_limit_beside_the_section_is_refused_and_not_ignored(key: str) -> None:
+    with pytest.raises(PolicyFileError, match="it belongs below cleanup") as refused:
+        parse_policy(f"{key}\ncleanup:\n  keep: 3\n")
+    assert refused.value.fields["line"] == 1
+
+
+def test_a_section_that_no_command_knows_is_refused() -> None:
+    with pytest.raises(PolicyFileError, match="did you mean optimize"):
+        parse_policy("optimise: {branches: [main]}\ncleanup: {keep: 3}\n")
+
+
+def test_a_pattern_that_an_earlier_one_hides_is_warned_of() -> None:
+    policy = parse_policy('branches: {"tmp/*": {keep: 5}, "tmp/keep*": {keep: 50}, main: {keep: 5}}')
+    assert policy.warnings == [
+        "the rule of tmp/keep* is never used: tmp/* comes before it and is for the same branches"
+    ]
+
+
+@pytest.mark.parametrize(("limits", "warned"), [({"older_than": "0s"}, True), ({"older_than": "2h"}, False)])
+def test_keeping_next_to_nothing_by_time_is_warned_of_as_by_number(limits: dict[str, str], warned: bool) -> None:
+    assert any("less than 1h ago" in w for w in make_policy(**limits).warnings) is warned

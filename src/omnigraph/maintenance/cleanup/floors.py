@@ -191,8 +191,7 @@ def require_settled(door: Door) -> None:
             raise RecoveryPending(
                 branch=found.branch,
                 operation_id=found.operation,
-                detail="cleanup removes nothing before that; any write to the branch settles it, and so does "
-                "`omnigraph maintain`.",
+                detail="cleanup removes nothing before that.",
                 path=f"{RECOVERY}/{found.incarnation}",
             )
 
@@ -202,10 +201,12 @@ def require_no_drift(door: Door, floors: Floors) -> None:
     looks = []
     for view in _views(door, floors):
         looks += [(view, table) for table, pin in view.pins.items() if view.owns(pin)]
-    for found in together(door.manifest.location, lambda look: drift_of(*look), looks):
+    found_of = together(door.manifest.location, lambda look: drift_of(*look), looks)
+    for (view, _), found in zip(looks, found_of, strict=True):
         if found is not None:
             raise UncoveredDrift(
                 table_key=found.table_key,
+                branch=view.head.branch,
                 manifest_version=found.pin.version,
                 lance_head_version=found.head_version,
             )

@@ -8,13 +8,16 @@ A fork belongs to the branch whose incarnation its name begins with.
 * abandoned        anything else that nobody refers to may belong to a first write that is still being prepared. It
                    goes when nothing of it has changed for as long as unreferenced files are kept
 
-A table folder goes whole when no live branch stands on any of its lines: a dropped type as above, one that no commit
-ever named when it is abandoned. Staged files go when the process that wrote them is gone, or when they are abandoned.
+A table folder goes whole when no live branch stands on any of its lines: a dropped type when every live branch that
+has dropped it did so as long ago as the policy keeps things of that branch, one that no commit ever named when it is
+abandoned. Staged files go when the process that wrote them is gone, or when they are abandoned. A folder whose name is
+not that of a table's is somebody else's, and stays.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +39,7 @@ from omnigraph.storage.references import Folder, Line
 
 STAGING = "__staging"
 _OWNER = "owner.json"
+_TABLE = re.compile(r"[a-z][0-9a-z]+-[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,8 @@ def fork_goes(
     if pin is not None and pin.owned_by(head.incarnation, is_main=head.is_main) and pin.fork is not None:
         return "never_published"
     if pin is None:
-        drop = drop_of(door.manifest, table, floors)
-        return "dropped_type" if drop is not None and _long_enough(drop, policy, now_s) else None
+        own = [d for d in drops_of(door.manifest, table, floors) if d.record.incarnation == head.incarnation]
+        return "dropped_type" if own and _long_enough(own[0], policy, now_s) else None
     changed_s = max((f.modified_s for f in _of_line(folder, line)), default=None)
     return "abandoned" if changed_s is None or now_s - changed_s >= policy.orphans_older_than_s else None
 
@@ -86,9 +90,11 @@ def folder_goes(
     """Why a whole table folder may go; None if it stays. Only for a folder that no live branch stands on."""
     if is_tagged:
         return None
-    drop = drop_of(door.manifest, table_of(folder.path), floors)
-    if drop is not None:
-        return "dropped_type" if _long_enough(drop, policy, now_s) else None
+    drops = drops_of(door.manifest, table_of(folder.path), floors)
+    if drops:
+        # What a branch that is gone has dropped was its own affair, unless nobody else ever had it.
+        of_live = [d for d in drops if d.commits_since is not None]
+        return "dropped_type" if all(_long_enough(d, policy, now_s) for d in of_live or drops) else None
     newest = max((f.modified_s for f in (*folder.files, *folder.other)), default=now_s)
     return "abandoned" if now_s - newest >= policy.orphans_older_than_s else None
 
@@ -102,8 +108,8 @@ def _long_enough(drop: Drop, policy: Policy, now_s: float) -> bool:
     return rule.older_than_s is None or now_s - drop.record.created_at_us / 1e6 >= rule.older_than_s
 
 
-def drop_of(manifest: Manifest, table: str, floors: Floors) -> Drop | None:
-    """The newest commit that ended this type's table; None if there is none on record."""
+def drops_of(manifest: Manifest, table: str, floors: Floors) -> list[Drop]:
+    """The newest commit of each branch that ended this type's table, also of branches that are gone; newest first."""
     found = [r for head in floors.heads.values() for r in head.recent if table in r.delta and r.delta[table] is None]
     ended = quote(f'"{table}":null')
     where = f"kind = 'commit' AND contains(body, {ended})"
@@ -111,12 +117,16 @@ def drop_of(manifest: Manifest, table: str, floors: Floors) -> Drop | None:
         bodies = manifest.table().to_table(columns=["body"], filter=where)["body"].to_pylist()
     rows = (Record.from_json(orjson.loads(body)) for body in bodies)
     found += [r for r in rows if table in r.delta and r.delta[table] is None]
-    if not found:
-        return None
-    record = max(found, key=lambda r: r.created_at_us)
+    newest: dict[str, Record] = {}
+    for record in sorted(found, key=lambda r: r.epoch):
+        newest[record.incarnation] = record
+    order = sorted(newest.values(), key=lambda r: r.created_at_us, reverse=True)
+    return [Drop(record, _commits_since(record, floors)) for record in order]
+
+
+def _commits_since(record: Record, floors: Floors) -> int | None:
     branch = floors.incarnations.get(record.incarnation)
-    since = None if branch is None else floors.heads[branch].epoch - record.epoch + 1
-    return Drop(record, since)
+    return None if branch is None else floors.heads[branch].epoch - record.epoch + 1
 
 
 def key_before_drop(manifest: Manifest, table: str, drop: Drop) -> str | None:
@@ -131,8 +141,9 @@ def key_before_drop(manifest: Manifest, table: str, drop: Drop) -> str | None:
 def table_folders(location: Location) -> list[str]:
     """Every table folder of the graph, relative to it, whether anything refers to it or not."""
     found: set[str] = set()
-    for kind in TABLE_FOLDERS.values():
-        found.update(f"{kind}/{name}" for name in children(location, kind))
+    for letter, kind in TABLE_FOLDERS.items():
+        names = (name for name in children(location, kind) if _TABLE.fullmatch(name) and name[0] == letter)
+        found.update(f"{kind}/{name}" for name in names)
     return sorted(found)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from omnigraph.commit.door import Door
 from omnigraph.maintenance.cleanup.floors import Floors, Place
-from omnigraph.maintenance.cleanup.orphans import Staged, drop_of, folder_goes, fork_goes, key_before_drop, table_of
+from omnigraph.maintenance.cleanup.orphans import Staged, drops_of, folder_goes, fork_goes, key_before_drop, table_of
 from omnigraph.maintenance.cleanup.policy import Policy, Rule
 from omnigraph.maintenance.listing import listed
 from omnigraph.storage.layout import MANIFEST
@@ -222,7 +222,7 @@ def _fork(folder: Folder, line: Line, why: str, key: str, references: References
     """A fork with all that lies below it, except for what another line still reads; its mention comes first."""
     assert line.fork is not None
     mention = folder.refs.get(line.fork)
-    below = [f for f in (*folder.files, *folder.other) if f.path.startswith(f"{line.path}/")]
+    below = [f for f in (*folder.files, *folder.other) if f.line == line.path]
     order = sorted(below, key=lambda f: (f.version is None, f.version or 0, f.path))
     files = [*([mention] if mention else []), *(f for f in order if not references.needs(f))]
     going = tuple(GoingFile(f.path, f.size, f.kind, why) for f in files)
@@ -253,8 +253,8 @@ def _is_old(facts: Facts, file: File) -> bool:
 def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
     location = facts.door.manifest.location
     manifest = facts.door.manifest
-    drop = drop_of(manifest, table_of(folder.path), facts.floors)
-    key = (key_before_drop(manifest, table_of(folder.path), drop) if drop else None) or folder.path
+    drops = drops_of(manifest, table_of(folder.path), facts.floors)
+    key = (key_before_drop(manifest, table_of(folder.path), drops[0]) if drops else None) or folder.path
     # A tag of Lance is somebody's wish to keep a version, and a fork of a table needs the table.
     tagged = bool(read_tags(location, folder)) if folder.lines[""].versions else bool(folder.tags)
     why = folder_goes(facts.door, folder, facts.floors, facts.policy, now_s=facts.now_s, is_tagged=tagged)

@@ -42,6 +42,7 @@ MANIFEST_LEAST_S = 300.0
 or, after a minute, by looking again. Five minutes of versions cover the first with room to spare.
 """
 RECOVERY_KEEP = 3
+SOON_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,27 @@ class Policy:
 
     @property
     def warnings(self) -> list[str]:
+        found = [
+            f"the rule of {hidden} is never used: {pattern} comes before it and is for the same branches"
+            for hidden, pattern in self._hidden()
+        ]
         few = sorted({rule.keep for rule in self.rules() if rule.keep is not None and rule.keep < RECOVERY_KEEP})
-        if not few:
-            return []
+        lost = "the states before the last few writes can't be read any more, should one of these have been a mistake"
+        if few:
+            found.append(f"keeping {few[0]} of a table's versions is less than {RECOVERY_KEEP}: {lost}")
+        elif any(rule.keep is None and (rule.older_than_s or 0) < SOON_S for rule in self.rules() if not rule.is_empty):
+            soon = f"versions go that were replaced less than {duration_text(SOON_S)} ago"
+            found.append(f"without --keep, {soon}: {lost}")
+        return found
+
+    def _hidden(self) -> list[tuple[str, str]]:
+        """Patterns that an earlier one leaves nothing for, each with that one."""
+        patterns = [p for p, _ in self.branches if _is_pattern(p)]
         return [
-            f"keeping {few[0]} of a table's versions is less than {RECOVERY_KEEP}: the states before the last few "
-            "writes can't be read any more, should one of these have been a mistake"
+            (later, earlier)
+            for n, later in enumerate(patterns)
+            for earlier in patterns[:n]
+            if fnmatchcase(later, earlier)
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -145,6 +161,10 @@ def make_policy(
             ),
         )
     )
+
+
+def _is_pattern(name: str) -> bool:
+    return any(c in name for c in "*?[")
 
 
 def _first(given: float | None, otherwise: float) -> float:
@@ -213,7 +233,7 @@ def parse_policy(text: str, *, file: str = "<policy>") -> Policy:
 
 
 def policy_from_json(body: Mapping[str, Any]) -> Policy:
-    """What `Policy.to_json` made, as it stands in a plan."""
+    """What `Policy.to_json` made, as it stands in a plan. The same limits hold for it as for any other."""
 
     def limit(key: str, otherwise: float | None) -> float | None:
         given = body.get(key)
@@ -229,4 +249,4 @@ def policy_from_json(body: Mapping[str, Any]) -> Policy:
     assert orphans is not None
     assert manifest is not None
     named = tuple((str(pattern), rule(of)) for pattern, of in (body.get("branches") or {}).items())
-    return Policy(rule(body), named, orphans, manifest)
+    return _checked(Policy(rule(body), named, orphans, manifest))

@@ -20,6 +20,7 @@ from omnigraph.maintenance.cleanup.policy import (
     Policy,
     Rule,
 )
+from omnigraph.maintenance.policy import SECTIONS
 from omnigraph.pipeline.file_yaml import Entry, Text, Value, parse_yaml
 from omnigraph.write.problems import nearest
 
@@ -44,7 +45,8 @@ class _Reader:
     def policy(self, root: Value) -> Policy:
         entries = self._mapping(root, "a policy file is a mapping, as in: keep: 10")
         if SECTION in entries:
-            # Other sections are for other commands, and theirs to judge.
+            # Other sections are for other commands, and theirs to judge. A limit beside them would be of no use.
+            self._require_known(entries, tuple(SECTIONS))
             entries = self._mapping(entries[SECTION].value, f"{SECTION} is a mapping, as in: {{keep: 10}}")
         else:
             self._require_known(entries, (*KEYS, SECTION))
@@ -113,4 +115,6 @@ class _Reader:
             if key not in known:
                 close = nearest(key, known)
                 hint = f"did you mean {close}?" if close else f"there is {', '.join(known)}."
+                if key in KEYS and SECTION in known:
+                    hint = f"it belongs below {SECTION}."
                 raise self._source.error(entry.place, f"{key} is not known here; {hint}")

@@ -68,6 +68,8 @@ class OptimizeOptions:
 def options_of(*, tables: Sequence[str] | None, **given: Any) -> OptimizeOptions:
     """Options where None means the default."""
     rest = {name: value for name, value in given.items() if value is not None}
+    if tables is not None and not tables:
+        raise UsageError(detail="the list of tables is empty: name one, or leave the option out for all of them.")
     return OptimizeOptions(tables=None if tables is None else tuple(tables), **rest)
 
 

@@ -1,6 +1,7 @@
 """The verb optimize: merge small fragments, restore index coverage, build what is declared, in one graph commit.
 
-1. recover   what a dead writer left on the branch is settled; a live one is waited for
+1. recover   a graph of an older format is brought forward, one of a newer format refused; what a dead writer left on
+             the branch is settled; a live one is waited for
 2. plan      from metadata (`plan.py`); nothing to do: nothing is started, no commit is made
 3. prepare   outside the door, as tasks on the runner (`prepare.py`), under a lease on the versions that it reads;
              readers and writers go on
@@ -22,6 +23,7 @@ from dataclasses import replace
 
 from omnigraph.commit import owner
 from omnigraph.commit.door import Door, write_timeout_s
+from omnigraph.commit.migrate import require_current
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.stage import View
 from omnigraph.errors import VersionReclaimed
@@ -76,6 +78,8 @@ class Optimize:
         """`given` is a plan from before: exactly that is done, as far as it still stands, or StaleView says why not."""
         began = time.monotonic()
         deadline = None if options.max_time_s is None else began + options.max_time_s
+        with self._door.lock:
+            require_current(self._door.manifest, observe=self._door.observe)
         if any(p.branch == self._branch for p in pending(self._door)):
             recover(self._door, wait_s=write_timeout_s())
         view, work = self._planned(options) if given is None else self._applied(given, options)
@@ -167,6 +171,7 @@ class Optimize:
             self._door.manifest.location,
             [t.pin for t in todo],
             owner=owner.myself(),
+            is_gone=owner.is_gone,
             branch=view.head.branch,
             commit=view.head.commit,
         )

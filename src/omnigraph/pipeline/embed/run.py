@@ -93,6 +93,7 @@ def _leased(state: View, units: Sequence[Unit]) -> AbstractContextManager[object
         state.tables.location,
         pins.values(),
         owner=owner.myself(),
+        is_gone=owner.is_gone,
         branch=state.head.branch,
         commit=state.head.commit,
     )
