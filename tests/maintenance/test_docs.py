@@ -17,7 +17,7 @@ from omnigraph.index import build, segments
 from omnigraph.index.declared import kinds_of
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.maintenance.maintain import MaintainResult, Step
-from omnigraph.maintenance.optimize.plan import DELETED_SHARE, FULL_BYTES
+from omnigraph.maintenance.optimize.bins import DELETED_SHARE, FULL_BYTES
 from omnigraph.maintenance.policy import SECTIONS, parse_maintain_policy
 from omnigraph.storage.edit import ROWS_PER_FRAGMENT
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture

@@ -183,7 +183,8 @@ def plan_text(plan: OptimizePlan) -> Lines:
     work = [t for t in plan.tables if t.has_work]
     lines: Lines = []
     if not work:
-        lines.append(f"nothing to optimize on {plan.branch}")
+        is_left = any(t.left_fragments or t.left_indexes for t in plan.tables)
+        lines.append(f"nothing {'fits the budget' if is_left else 'to optimize'} on {plan.branch}")
     for table in work:
         lines += _table_plan(table)
     for table in plan.tables:
@@ -227,7 +228,7 @@ def _notes(table: TablePlan) -> Lines:
     lines += [f"{table.table_key}: {p.kind} of {p.property} is pending: {p.reason}" for p in table.pending_indexes]
     if table.left_fragments or table.left_indexes:
         left = f"{table.left_fragments} fragments and {table.left_indexes} indices"
-        lines.append(f"{table.table_key}: {left} are left for a later run: the budget is spent")
+        lines.append(f"{table.table_key}: {left} are left for a later run: they do not fit the budget")
     return lines
 
 
@@ -241,7 +242,7 @@ def result_text(result: OptimizeResult) -> Lines:
     for table in result.tables:
         lines += _result_notes(table)
     if result.commit is None:
-        is_clear = all(t.error is None and t.skipped is None for t in result.tables)
+        is_clear = not any(t.error or t.skipped or t.left_fragments or t.left_indexes for t in result.tables)
         said = f"nothing to optimize on {result.branch}" if is_clear else f"nothing was done on {result.branch}"
         lines.append(f"{said}; no commit was made")
         return lines

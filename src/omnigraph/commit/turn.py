@@ -107,6 +107,8 @@ class Turn:
     def _attempt(self, view: View, prepared: Prepared, attempt: int) -> Outcome:
         door, ticket, request = self.door, self.ticket, self.request
         self.result = prepared.result
+        own = (work.source is None or view.owns(work.pin) for work in prepared.tables.values())
+        assert all(own), "a branch writes to lines of its own"
         effect.require_no_later_claim(view, prepared, ticket)
         if prepared.schema is not None:
             door.manifest.append_schema(*prepared.schema)

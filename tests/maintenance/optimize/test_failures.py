@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.index import build
+from omnigraph.maintenance.optimize.prepare import Preparation
 from omnigraph.storage import lancefs
 from tests.maintenance.optimize.conftest import people
 from tests.maintenance.optimize.tables import coverage, opened
@@ -100,3 +102,34 @@ def test_an_index_whose_data_is_missing_fails_its_table_and_is_not_called_pendin
     assert (person.committed, person.pending_indexes) == (False, ())
     assert person.error
     assert result.table("node:City").committed is True
+
+
+@pytest.mark.parametrize("error", [KeyError("<unknown> not found in schema"), TypeError("expected a string")])
+def test_an_index_that_fails_in_an_unforeseen_way_is_told_and_the_others_are_built(
+    worn: og.Graph, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    real = build.build_segment
+
+    def failing(*args: Any, **options: Any) -> Any:
+        if options["name"] == "age_btree":
+            raise error
+        return real(*args, **options)
+
+    monkeypatch.setattr(build, "build_segment", failing)
+    result = worn.optimize()
+    (pending,) = result.table("node:Person").pending_indexes
+    assert (pending.property, type(error).__name__ in pending.reason) == ("age", True)
+    assert coverage(opened(worn, "Person"))["id_btree"] == 1.0
+    assert result.table("edge:Knows").committed
+
+
+def test_what_was_made_to_work_on_is_removed_when_it_is_interrupted(
+    worn: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Preparation, "_build", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        worn.optimize()
+    assert list(Path(worn.uri).glob("nodes/*/_versions/d*.manifest")) == []

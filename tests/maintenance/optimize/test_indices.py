@@ -180,3 +180,18 @@ def _exchange_vectors(graph: og.Graph) -> None:
             return Prepared(view=view, tables={t.id: work})
 
     graph._door.run(Exchange(), Request("main"))
+
+
+def test_an_index_gets_another_name_where_a_renamed_property_has_kept_its_own(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "graph", "node Doc { key: String @key  a: I32? @index }")
+    graph.insert({"Doc": [{"key": f"d{i}", "a": i} for i in range(10)]})
+    graph.optimize()
+    graph.apply_schema('node Doc { key: String @key  b: I32? @index @rename_from("a") }')
+    graph.apply_schema("node Doc { key: String @key  b: I32? @index  a: I32? @index }")
+    graph.upsert({"Doc": [{"key": f"d{i}", "a": 100 - i} for i in range(10)]})
+    result = graph.optimize()
+    assert (result.rounds, result.table("node:Doc").skipped) == (1, None)
+    found = {i.name: i.column for i in built_indices(opened(graph, "Doc"))}
+    assert (found["a_btree"], found["a_btree_2"]) == ("b", "a")
+    assert graph.optimize().commit is None
+    assert graph.verify(full=True).findings == ()

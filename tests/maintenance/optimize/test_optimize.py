@@ -269,7 +269,7 @@ def test_merging_is_finished_after_one_run_whatever_the_sizes_are(tmp_path: Path
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    from omnigraph.maintenance.optimize.plan import plan_bins
+    from omnigraph.maintenance.optimize.bins import plan_bins
     from omnigraph.storage.facts import Fragment
 
     for _ in range(2000):

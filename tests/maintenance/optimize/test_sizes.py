@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.maintenance.optimize import plan as planning
+from omnigraph.maintenance.optimize import bins as planning
 from omnigraph.pipeline.engine import SMALL_BYTES
 from omnigraph.storage.sidecars import blob_bytes
 from tests.maintenance.optimize.tables import opened
@@ -39,10 +39,13 @@ def test_a_plan_counts_the_blobs_that_are_read_and_written(album: og.Graph) -> N
 
 
 def test_a_budget_of_bytes_holds_for_blobs(album: og.Graph) -> None:
-    result = album.optimize(max_bytes=2 * FRAGMENTS * BLOB // 2)
-    photo = result.table("node:Photo")
-    assert (photo.fragments_removed, photo.left_fragments) == (0, FRAGMENTS)
-    assert album.optimize(max_bytes=3 * FRAGMENTS * BLOB).table("node:Photo").fragments_removed == FRAGMENTS
+    most = 2 * (FRAGMENTS - 1) * BLOB + 50_000
+    planned = next(t for t in album.plan_optimize(max_bytes=most).to_json()["tables"] if t["table_key"] == "node:Photo")
+    assert planned["bytes_to_read"] <= most
+    photo = album.optimize(max_bytes=most).table("node:Photo")
+    assert (photo.fragments_removed, photo.left_fragments) == (FRAGMENTS - 1, 1)
+    rest = album.optimize(max_bytes=3 * FRAGMENTS * BLOB).table("node:Photo")
+    assert (rest.fragments_removed, rest.left_fragments) == (2, 0)
 
 
 def test_a_result_and_stats_show_the_blobs_that_are_live(album: og.Graph) -> None:

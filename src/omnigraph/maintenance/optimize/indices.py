@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -162,10 +162,11 @@ def index_work(
     indexes: list[IndexPlan] = []
     pending: list[PendingIndex] = []
     known: dict[str, str] = {}
+    taken = {b.name for b in built}
     for want in declared(t):
         found = _matching(want, built)
         if found is None:
-            missing = _missing(table, want, layout)
+            missing = _missing(table, replace(want, name=_free(want.name, taken)), layout)
             (pending if isinstance(missing, PendingIndex) else indexes).append(missing)  # type: ignore[arg-type]
             continue
         known[found.name] = want.property
@@ -181,6 +182,11 @@ def index_work(
         indexes.append(made)
         pending += [waits] if waits is not None and one.name in known else []
     return tuple(indexes), tuple(pending)
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """A name that no other index has: one may be left from a property that was renamed, or be somebody else's."""
+    return next(n for n in (name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))) if n not in taken)
 
 
 def _matching(want: DeclaredIndex, built: Sequence[BuiltIndex]) -> BuiltIndex | None:

@@ -136,8 +136,11 @@ class TablePlan:
         """What is read for it: the fragments that are rewritten, with their blobs, and for indices their columns, by
         the row.
         """
-        share = (self.bytes - self.blob_bytes) / max(1, self.rows)
-        return sum(b.read_bytes for b in self.bins) + int(sum(i.rows for i in self.indexes) * share / 4)
+        return sum(b.read_bytes for b in self.bins) + self.index_bytes(sum(i.rows for i in self.indexes))
+
+    def index_bytes(self, rows: int) -> int:
+        """What indices read of so many rows: one column each, counted as a fourth of a row."""
+        return int(rows * (self.bytes - self.blob_bytes) / max(1, self.rows) / 4)
 
     @property
     def read_rows(self) -> int:

@@ -2,9 +2,8 @@
 
 1. skip     a table that moved without the door (drift) is reported and left alone
 2. rewrite  runs of neighbouring small fragments are merged up to half the target and beyond; a fragment of which more
-            than a tenth is deleted is rewritten. A merged fragment is never small again and a small one that is left
-            has no small neighbour, so a second run finds nothing
-3. budget   the rewrites that save most fragments per byte come first, until a budget is spent
+            than a tenth is deleted is rewritten (`bins.py`)
+3. budget   what does not fit is left for a later run (`budget.py`)
 4. indices  on the fragments that there will be: declared ones that are missing are built, others extended, merged or
             built again (`omnigraph.index.segments`)
 
@@ -14,13 +13,14 @@ there are, and fragments are merged that will have all their segments in common.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.stage import View
 from omnigraph.errors import OmnigraphError, UsageError
+from omnigraph.index.declared import declared
 from omnigraph.index.segments import (
     IndexPlan,
     Layout,
@@ -32,6 +32,8 @@ from omnigraph.index.segments import (
 )
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.drift import drift_of, published
+from omnigraph.maintenance.optimize.bins import plan_bins
+from omnigraph.maintenance.optimize.budget import Draft, fitted
 from omnigraph.maintenance.optimize.indices import built_anew, coverage_of, index_work, sound
 from omnigraph.maintenance.optimize.model import (
     DRIFT,
@@ -52,10 +54,6 @@ from omnigraph.storage.sidecars import blob_bytes
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-FULL_BYTES = 256 << 20
-"""A fragment of so many bytes is not merged with others, however few rows it has."""
-DELETED_SHARE = 0.1
-
 
 def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
     """Nothing is changed. The plan belongs to exactly this state."""
@@ -66,10 +64,10 @@ def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
     types = sorted((view.schema.by_id[t] for t in wanted), key=lambda t: (t.kind != "node", t.name))
     each = partial(together, view.tables.location, at_once=options.concurrency)
     drafts = list(each(lambda t: _draft(view, t, options), types))
-    allowed = _within_budget([draft.plan for draft in drafts], options)
-    tables = list(each(lambda draft: _finished(view, draft, allowed[draft.plan.table], options), drafts))
-    if options.max_bytes is not None or options.max_rows is not None:
-        tables = _cut_indexes(tables, options)
+    if options.max_bytes is None and options.max_rows is None:
+        tables = list(each(lambda draft: _finished(view, draft, draft.plan.bins, options), drafts))
+    else:
+        tables = fitted(drafts, options, partial(_finished_within, view, options))
     return OptimizePlan(
         graph=view.tables.location.uri,
         branch=view.head.branch,
@@ -87,14 +85,6 @@ def _manifest_fragments(view: View) -> int:
     return found if found > 1 else 0
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """A plan up to step 2, and the fragments that it was made from."""
-
-    plan: TablePlan
-    fragments: Sequence[Fragment] = ()
-
-
 def _failed(view: View, t: EntityType, error: OmnigraphError) -> TablePlan:
     """What fails in one table is told in its plan, and the others are planned."""
     pin = view.pins[t.id]
@@ -110,14 +100,14 @@ def _failed(view: View, t: EntityType, error: OmnigraphError) -> TablePlan:
     )
 
 
-def _draft(view: View, t: EntityType, options: OptimizeOptions) -> _Draft:
+def _draft(view: View, t: EntityType, options: OptimizeOptions) -> Draft:
     try:
         return _rewrites(view, t, options)
     except OmnigraphError as error:
-        return _Draft(_failed(view, t, error))
+        return Draft(_failed(view, t, error))
 
 
-def _rewrites(view: View, t: EntityType, options: OptimizeOptions) -> _Draft:
+def _rewrites(view: View, t: EntityType, options: OptimizeOptions) -> Draft:
     """Steps 1 and 2."""
     pin = view.pins[t.id]
     table = published(view, t.id)
@@ -151,7 +141,7 @@ def _rewrites(view: View, t: EntityType, options: OptimizeOptions) -> _Draft:
         deferred=options.defer_index_remap,
         drain=in_window and not options.defer_index_remap,
     )
-    return _Draft(made, fragments)
+    return Draft(made, fragments, 0 if made.deferred else len(declared(t)))
 
 
 def _bins(table: LanceDataset, fragments: Sequence[Fragment], options: OptimizeOptions) -> tuple[Bin, ...]:
@@ -191,67 +181,7 @@ def _deferred(
         rebuilt |= dict.fromkeys(more, "its graph can't follow a rewrite that leaves rows out")
 
 
-def plan_bins(
-    fragments: Sequence[Fragment],
-    target: int,
-    *,
-    first_id: int,
-    common: Callable[[int], tuple[str | None, ...]] = lambda _: (),
-) -> tuple[Bin, ...]:
-    """Which fragments become one, in the table's order. Neighbours are merged if they have `common` in common."""
-    found: list[Bin] = []
-    run: list[Fragment] = []
-
-    def close() -> None:
-        if len(run) > 1 or (run and _is_worn(run[0])):
-            found.append(_bin(run, first_id + len(found)))
-        run.clear()
-
-    for fragment in fragments:
-        if fragment.rows * 2 >= target or fragment.size_bytes >= FULL_BYTES:
-            close()
-            run.append(fragment)
-            close()
-            continue
-        if run and common(run[-1].id) != common(fragment.id):
-            close()
-        run.append(fragment)
-        if sum(f.rows for f in run) * 2 >= target or sum(f.size_bytes for f in run) >= FULL_BYTES:
-            close()
-    close()
-    return tuple(found)
-
-
-def _is_worn(fragment: Fragment) -> bool:
-    return fragment.deleted > DELETED_SHARE * (fragment.rows + fragment.deleted)
-
-
-def _bin(run: Sequence[Fragment], new_id: int) -> Bin:
-    rows, deleted = sum(f.rows for f in run), sum(f.deleted for f in run)
-    if len(run) == 1:
-        reason = f"{100 * deleted / (rows + deleted):.0f} % of its rows are deleted"
-    else:
-        reason = f"{len(run)} small fragments"
-    return Bin(tuple(f.id for f in run), new_id, rows, deleted, sum(f.size_bytes for f in run), reason)
-
-
-def _within_budget(drafts: Sequence[TablePlan], options: OptimizeOptions) -> dict[str, list[Bin]]:
-    """Step 3: the rewrites of each table that are done in this run."""
-    allowed: dict[str, list[Bin]] = {draft.table: [] for draft in drafts}
-    every = [(draft.table, one) for draft in drafts for one in draft.bins]
-    every.sort(key=lambda item: len(item[1].fragments) / max(1, item[1].read_bytes), reverse=True)
-    size = rows = 0
-    for table, one in every:
-        size, rows = size + one.read_bytes, rows + one.rows
-        if (options.max_bytes is not None and size > options.max_bytes) or (
-            options.max_rows is not None and rows > options.max_rows
-        ):
-            break
-        allowed[table].append(one)
-    return {table: sorted(bins, key=lambda b: b.new_id) for table, bins in allowed.items()}
-
-
-def _finished(view: View, draft: _Draft, bins: Sequence[Bin], options: OptimizeOptions) -> TablePlan:
+def _finished(view: View, draft: Draft, bins: Sequence[Bin], options: OptimizeOptions) -> TablePlan:
     if draft.plan.skipped is not None or draft.plan.error is not None:
         return draft.plan
     t = view.schema.by_id[draft.plan.table]
@@ -261,7 +191,11 @@ def _finished(view: View, draft: _Draft, bins: Sequence[Bin], options: OptimizeO
         return _failed(view, t, error)
 
 
-def _with_indexes(view: View, t: EntityType, draft: _Draft, bins: Sequence[Bin], options: OptimizeOptions) -> TablePlan:
+def _finished_within(view: View, options: OptimizeOptions, draft: Draft, bins: Sequence[Bin]) -> TablePlan:
+    return _finished(view, draft, bins, options)
+
+
+def _with_indexes(view: View, t: EntityType, draft: Draft, bins: Sequence[Bin], options: OptimizeOptions) -> TablePlan:
     """Step 4."""
     table, begun, fragments = view.open(t), draft.plan, draft.fragments
     indexes, pending = begun.indexes, begun.pending_indexes
@@ -277,6 +211,8 @@ def _with_indexes(view: View, t: EntityType, draft: _Draft, bins: Sequence[Bin],
         bins=tuple(bins),
         indexes=indexes,
         pending_indexes=pending,
+        # Settings of a line that the branch only inherits are those of the branch that owns it.
+        stale_config=begun.stale_config if bins or indexes or view.owns(begun.pin) else (),
         coverage=coverage_of(t, sound(built, anew), {f.id: f.rows for f in fragments}, pending),
         left_fragments=sum(len(b.fragments) for b in begun.bins) - sum(len(b.fragments) for b in bins),
     )
@@ -296,20 +232,3 @@ def layout_of(table: LanceDataset, fragments: Sequence[Fragment], bins: Sequence
         span=ids.span,
         created=lambda number: facts.lowest_created(table, number),
     )
-
-
-def _cut_indexes(tables: Sequence[TablePlan], options: OptimizeOptions) -> list[TablePlan]:
-    """Leave index work for later where a budget is spent; what belongs to a rewrite can't wait."""
-    size = sum(b.read_bytes for t in tables for b in t.bins)
-    rows = sum(b.rows for t in tables for b in t.bins)
-    found: list[TablePlan] = []
-    for t in tables:
-        over = (options.max_bytes is not None and size + t.read_bytes > options.max_bytes) or (
-            options.max_rows is not None and rows + t.read_rows > options.max_rows
-        )
-        if over and t.indexes and not t.bins:
-            found.append(replace(t, indexes=(), left_indexes=len(t.indexes)))
-            continue
-        size, rows = size + t.read_bytes, rows + t.read_rows
-        found.append(t)
-    return found

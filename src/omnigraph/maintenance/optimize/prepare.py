@@ -79,6 +79,7 @@ class Preparation:
         self._runner = runner
         self._view = view
         self._staging: Staging | None = None
+        self._begun_with: list[Ready] = []
         self.ready: dict[str, Ready] = {}
         self.errors: dict[str, str] = {}
         self.gone: set[str] = set()
@@ -105,7 +106,7 @@ class Preparation:
 
     def clear(self) -> None:
         """Throw away what is of no use any more."""
-        for ready in self.ready.values():
+        for ready in self._begun_with:
             remove_detached(self._location, ready.pin, ready.detached)
         if self._staging is not None:
             self._staging.remove()
@@ -113,11 +114,10 @@ class Preparation:
     def _begun(self, plan: TablePlan) -> Ready | None:
         t = self._view.schema.by_id[plan.table]
         with self._isolated(plan.table), lancefs.reading(f"preparing {plan.table_key}"):
-            if plan.bins or plan.indexes:
-                pin, handle, _ = work_on(self._view, t)
-            else:
-                pin, handle = plan.pin, self._view.open(t)
-            return Ready(plan=plan, source=self._view.pins[t.id], pin=pin, then=handle, private=handle)
+            pin, handle, _ = work_on(self._view, t)
+            ready = Ready(plan=plan, source=self._view.pins[t.id], pin=pin, then=handle, private=handle)
+            self._begun_with.append(ready)
+            return ready
         return None
 
     @contextmanager

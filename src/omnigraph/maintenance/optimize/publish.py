@@ -9,9 +9,9 @@ Per table, on the newest version:
             part of what a rewrite replaces. A deferred rewrite is Lance's own commit, and comes last; one whose
             fragments lost rows meanwhile can't be replayed and is left out
 
-A table whose indices were changed by somebody else, that was forked meanwhile, or of whose work something had to be
-left out, is worth another round: `changed` names it, whether or not the rest of its work goes into this commit. Nothing
-here reads data, so that writers wait for milliseconds.
+A table whose indices were changed by somebody else, that was forked meanwhile, whose window can't be ended as planned,
+or of whose work something had to be left out, is worth another round: `changed` names it, whether or not the rest of
+its work goes into this commit. Nothing here reads data, so that writers wait for milliseconds.
 """
 
 from __future__ import annotations
@@ -108,6 +108,9 @@ class PublishOptimized:
         replayed = replayer.replay(ready.groups, now)
         segments = _usable(ready, now, replayed.dropped)
         removed = _removed(ready, now)
+        if ready.plan.drain and not _replaces_all(now, removed):
+            self.changed.add(table)
+            return None
         steps = _steps(ready, segments, removed, replayed.groups)
         taken = [o.id for g in replayed.groups for o in g.old] + [
             o["id"] for r in deferred for o in r["original_fragments"]
@@ -187,6 +190,11 @@ def _removed(ready: Ready, now: LanceDataset) -> list[str]:
         if index.name in ready.failed and not deferred:
             gone += [s.uuid for s in index.segments if ready.plan.drain or s.fragments & rewritten]
     return gone
+
+
+def _replaces_all(now: LanceDataset, removed: Sequence[str]) -> bool:
+    """Whether every segment goes: one that stayed would lose its rows with the reuse index that it needs."""
+    return {s.uuid for index in built_indices(now) for s in index.segments} <= set(removed)
 
 
 def _usable(ready: Ready, now: LanceDataset, dropped: frozenset[int]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 TRIES_MOST = 3
-_STORE = re.compile(r"LanceError\(IO\)|not found|no such file|os error|object at location|input/output", re.IGNORECASE)
+_STORE = re.compile(r"LanceError\(IO\)|not found:|no such file|os error|object at location|input/output", re.IGNORECASE)
 """What Lance says when a file can't be had, in contrast to rows that it can't build an index from."""
 
 
@@ -122,6 +122,9 @@ def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[s
         except lancefs.TableMissing:
             gone = "the version that it was planned on has been removed"
             return {"failed": gone, "reason": gone, "gone": True}
-        except (OmnigraphError, ValueError) as error:
+        except OmnigraphError as error:
             return {"failed": str(error), "reason": str(error)}
+        except Exception as error:  # noqa: BLE001 whatever it is, it is told in the row of its table
+            told = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
+            return {"failed": told, "reason": told}
     raise AssertionError("unreachable")

@@ -1,0 +1,60 @@
+"""Which fragments become one: runs of neighbouring small fragments, and single ones of which too much is deleted.
+
+A merged fragment is never small again and a small one that is left has no small neighbour, so a second run finds
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from omnigraph.maintenance.optimize.model import Bin
+from omnigraph.storage.facts import Fragment
+
+FULL_BYTES = 256 << 20
+"""A fragment of so many bytes is not merged with others, however few rows it has."""
+DELETED_SHARE = 0.1
+
+
+def plan_bins(
+    fragments: Sequence[Fragment],
+    target: int,
+    *,
+    first_id: int,
+    common: Callable[[int], tuple[str | None, ...]] = lambda _: (),
+) -> tuple[Bin, ...]:
+    """Which fragments become one, in the table's order. Neighbours are merged if they have `common` in common."""
+    found: list[Bin] = []
+    run: list[Fragment] = []
+
+    def close() -> None:
+        if len(run) > 1 or (run and _is_worn(run[0])):
+            found.append(bin_of(run, first_id + len(found)))
+        run.clear()
+
+    for fragment in fragments:
+        if fragment.rows * 2 >= target or fragment.size_bytes >= FULL_BYTES:
+            close()
+            run.append(fragment)
+            close()
+            continue
+        if run and common(run[-1].id) != common(fragment.id):
+            close()
+        run.append(fragment)
+        if sum(f.rows for f in run) * 2 >= target or sum(f.size_bytes for f in run) >= FULL_BYTES:
+            close()
+    close()
+    return tuple(found)
+
+
+def _is_worn(fragment: Fragment) -> bool:
+    return fragment.deleted > DELETED_SHARE * (fragment.rows + fragment.deleted)
+
+
+def bin_of(run: Sequence[Fragment], new_id: int) -> Bin:
+    rows, deleted = sum(f.rows for f in run), sum(f.deleted for f in run)
+    if len(run) == 1:
+        reason = f"{100 * deleted / (rows + deleted):.0f} % of its rows are deleted"
+    else:
+        reason = f"{len(run)} small fragments"
+    return Bin(tuple(f.id for f in run), new_id, rows, deleted, sum(f.size_bytes for f in run), reason)
