@@ -6,7 +6,7 @@ different workers and days belong to one index. Building twice leaves files that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,7 +55,24 @@ def outgrown(trained: int, rows: int) -> bool:
     return partitions(rows) >= RETRAIN_GROWTH * trained
 
 
-def train(table: LanceDataset, column: str, *, vectors: int) -> np.ndarray:
+def made_with(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that an existing index was made with: what is built for it has to be of its kind, or one index would
+    answer by two measures, or not at all. Nothing for kinds that have no options.
+    """
+    if kind == "INVERTED":
+        return {name: value for name, value in details.items() if value is not None}
+    if "metric_type" not in details:
+        return {}
+    found: dict[str, Any] = {"metric": str(details["metric_type"]).lower()}
+    quantised, graph = details.get("compression") or {}, details.get("hnsw") or {}
+    if quantised.get("type") == "pq":
+        found |= {"num_sub_vectors": quantised["num_sub_vectors"], "num_bits": quantised["num_bits"]}
+    if graph:
+        found |= {"m": graph["max_connections"], "ef_construction": graph["construction_ef"]}
+    return found
+
+
+def train(table: LanceDataset, column: str, *, vectors: int, metric: str = METRIC) -> np.ndarray:
     """Centroids for a vector index, from a sample of the column.
 
     Lance samples rows and leaves those out that have no direction: where they are many, too few may be left. Then the
@@ -68,23 +85,23 @@ def train(table: LanceDataset, column: str, *, vectors: int) -> np.ndarray:
     with lancefs.reading(f"training an index of {table.uri}"):
         builder = IndicesBuilder(table, column)
         try:
-            model = builder.train_ivf(num_partitions=count, distance_type=METRIC, sample_rate=rate)
+            model = builder.train_ivf(num_partitions=count, distance_type=metric, sample_rate=rate)
         except RuntimeError as error:
             if "KMeans cannot train" not in str(error):
                 raise
-            return _trained_on_directed(table, column, most=count)
+            return _trained_on_directed(table, column, most=count, metric=metric)
     return _matrix(model.centroids)
 
 
-def _trained_on_directed(table: LanceDataset, column: str, *, most: int) -> np.ndarray:
+def _trained_on_directed(table: LanceDataset, column: str, *, most: int, metric: str) -> np.ndarray:
     from lance.util import KMeans
 
     found = [*_directed(table, column, most=most * SAMPLES_PER_PARTITION)]
     if not found:
         raise ValueError("none of its vectors has a direction")
     sample = np.concatenate(found)
-    # By cosine is by distance, of vectors of length one.
-    sample /= np.linalg.norm(sample.astype(np.float64), axis=1, keepdims=True).astype(np.float32)
+    if metric == "cosine":  # which is by distance, of vectors of length one
+        sample /= np.linalg.norm(sample.astype(np.float64), axis=1, keepdims=True).astype(np.float32)
     model = KMeans(max(1, min(most, len(sample) // SAMPLES_PER_PARTITION)))
     model.fit(sample)
     return _matrix(model.centroids.storage)
@@ -135,8 +152,12 @@ def build_segment(
     fragments: Sequence[int],
     centroids: np.ndarray | None = None,
     partitions: int | None = None,
+    made_with: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One segment over these fragments, as a JSON value: its files are written, checked and durable."""
+    """One segment over these fragments, as a JSON value: its files are written, checked and durable.
+
+    `made_with` are options of the index that it belongs to, where that exists.
+    """
     with lancefs.reading(f"building {name} of {pin.path}"):
         made = table.create_index_uncommitted(
             column,
@@ -144,7 +165,7 @@ def build_segment(
             name=name,
             replace=True,
             fragment_ids=list(fragments),
-            **_options(table, column, kind, centroids, partitions),
+            **(_options(table, column, kind, centroids, partitions) | dict(made_with or {})),
         )
         if kind == "INVERTED":
             # Without this step the segment commits, and every text query fails.

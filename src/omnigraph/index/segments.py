@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from omnigraph.index.build import made_with
 from omnigraph.storage.facts import Span
 from omnigraph.storage.indices import BuiltIndex, Segment
 
@@ -133,6 +134,7 @@ def plan_index(
         remove=(*broken, *merged),
         known=tuple(sorted(s.uuid for s in built.segments)),
         rows=_rows(todo, layout),
+        options={"made_with": made} if (made := made_with(built.kind, built.details)) else {},
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.storage import durable, lancefs
@@ -45,6 +45,8 @@ class BuiltIndex:
     fields: tuple[int, ...]
     column: str
     segments: tuple[Segment, ...]
+    details: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What it was made with, in Lance's words."""
 
     @property
     def covered(self) -> frozenset[int]:
@@ -69,7 +71,8 @@ def built_indices(table: LanceDataset) -> list[BuiltIndex]:
             for s in index.segments
         )
         kind = _KINDS.get(index.index_type, index.index_type.upper())
-        found.append(BuiltIndex(index.name, kind, tuple(index.fields), index.field_names[0], segments))
+        column, details = index.field_names[0], index.details or {}
+        found.append(BuiltIndex(index.name, kind, tuple(index.fields), column, segments, details))
     return sorted(found, key=lambda i: i.name)
 
 
@@ -78,9 +81,9 @@ def field_ids(table: LanceDataset) -> frozenset[int]:
     found: set[int] = set()
     todo = list(table.lance_schema.fields())
     while todo:
-        field = todo.pop()
-        found.add(int(field.id()))
-        todo += field.children()
+        one = todo.pop()
+        found.add(int(one.id()))
+        todo += one.children()
     return frozenset(found)
 
 

@@ -20,7 +20,7 @@ import os
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError
 from omnigraph.index.build import (
@@ -125,8 +125,8 @@ def _rebuilt(
         gone = replace(found, action="drop", build=(), rows=0, reason=f"{why}; {vectors}")
         return gone, PendingIndex(of, "IVF", vectors)
     if shares_centroids(built.kind):
-        return replace(found, options={"vectors": vectors}), None
-    return replace(found, options={"partitions": partitions(vectors)}), None
+        return _with(found, vectors=vectors), None
+    return _with(found, partitions=partitions(vectors)), None
 
 
 def _vectors_in(table: LanceDataset, column: str) -> int | str:
@@ -207,10 +207,14 @@ def _extended(
         assert found is not None
         trained = partitions(rows)
         if shares_centroids(built.kind):
-            return [replace(found, options={"vectors": rows})]
+            return [_with(found, vectors=rows)]
     if shares_centroids(built.kind):
-        return [replace(found, options={"centroids_of": built.name})]
-    return [replace(found, options={"partitions": trained})]
+        return [_with(found, centroids_of=built.name)]
+    return [_with(found, partitions=trained)]
+
+
+def _with(found: IndexPlan, **options: Any) -> IndexPlan:
+    return replace(found, options={**found.options, **options})
 
 
 def _missing(table: LanceDataset, want: DeclaredIndex, layout: Layout) -> IndexPlan | PendingIndex:

@@ -186,6 +186,7 @@ class Preparation:
             "name": index.name,
             "fragments": list(fragments),
             "rows": share or index.rows // max(1, len(index.build)),
+            "made_with": index.options.get("made_with"),
         }
         if "partitions" in index.options:
             task["partitions"] = index.options["partitions"]
@@ -206,6 +207,7 @@ class Preparation:
                 **work.place(self._location, ready.pin, int(ready.private.version)),
                 "column": index.column,
                 "vectors": index.options["vectors"],
+                "made_with": index.options.get("made_with"),
                 "staging": self._staging.to_json(),
             }
             for ready, index in todo

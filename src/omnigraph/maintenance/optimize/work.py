@@ -74,7 +74,8 @@ def train_centroids(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def _train_centroids(task: Mapping[str, Any]) -> dict[str, Any]:
     _, _, table = _opened(task)
-    found = build.train(table, task["column"], vectors=task["vectors"])
+    metric = (task.get("made_with") or {}).get("metric", build.METRIC)
+    found = build.train(table, task["column"], vectors=task["vectors"], metric=metric)
     name = Staging.of(task["staging"]).put("centroids", np.ascontiguousarray(found).data.cast("B"))
     return {"name": name, "dimension": found.shape[1]}
 
@@ -95,6 +96,7 @@ def _build_segment(task: Mapping[str, Any]) -> dict[str, Any]:
         fragments=task["fragments"],
         centroids=_centroids(task),
         partitions=task.get("partitions"),
+        made_with=task.get("made_with"),
     )
     return {"segment": made, "rows_done": task["rows"]}
 
