@@ -7,7 +7,7 @@ end of that day in UTC; a time without a fraction means the end of that second, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
 from omnigraph.errors import UsageError
 from omnigraph.history import newest_at
-from omnigraph.language.schema.model import Schema
+from omnigraph.language.schema.model import EntityType, Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,6 +73,11 @@ class Snapshot:
             assert pin.fragments is not None
             found.append(TableInfo(key, pin.version, pin.rows, pin.fragments, pin.path))
         return found
+
+    def require_readable(self, types: Iterable[EntityType] | None = None) -> None:
+        """VersionReclaimed if one of these tables, of all by default, has been collected since."""
+        for t in self.schema.types() if types is None else types:
+            self.view.open(t)
 
     def count(self, type_name: str) -> int:
         return self.view.count(self.view.type(type_name))

@@ -52,6 +52,8 @@ def snapshot(
     target = resolve(uri, store)
     with open_graph(target) as graph:
         state = graph.snapshot(branch, commit=commit, as_of=as_of)
+        if commit is not None or as_of is not None:
+            state.require_readable()
         if json:
             return Answer(state.to_json(), [], json)
         head = f"branch {state.branch}, commit {state.commit}"

@@ -35,7 +35,9 @@ def export_records(
 ) -> ExportResult:
     started = time.monotonic()
     counts: dict[str, int] = {}
-    for t in chosen_types(snapshot, types):
+    chosen = chosen_types(snapshot, types)
+    snapshot.require_readable(chosen)  # a reader of the stream must not take a part of it for the whole
+    for t in chosen:
         count = 0
         for batch in _in_order(snapshot, t):
             write(record_lines(t, batch))

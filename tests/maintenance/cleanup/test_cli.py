@@ -148,3 +148,18 @@ def test_the_preview_in_the_docs_is_what_the_command_shows(
 def _shape(text: str) -> str:
     """Without what chance decides: names of forks, and sizes to the byte."""
     return re.sub(r"[\d.]+ KiB", "KiB", re.sub(r"fork [0-9a-f-]+ ", "fork ", text))
+
+
+@pytest.mark.parametrize("verb", ["snapshot", "export"])
+def test_a_collected_state_is_told_as_such_before_anything_of_it_is_shown(
+    history: og.Graph,
+    cli: Cli,  # noqa: F811
+    verb: str,
+) -> None:
+    old = history.commits()[8].id
+    assert cli(verb, history.uri, "--commit", old).code == 0
+    history.cleanup(keep=1, confirm=True)
+    refused = cli(verb, history.uri, "--commit", old)
+    assert refused.code == 1
+    assert refused.out == ""
+    assert "was removed" in refused.err
