@@ -430,7 +430,7 @@ def test_what_a_dead_writer_left_is_recoverys_a_preview_refuses_and_a_repair_set
     die(processes, path, "effect", 2)
     strangers.append(graph, "Right", "raw")
     left = objects_left(path)
-    with pytest.raises(RecoveryPending, match="recovery, not to repair"):
+    with pytest.raises(RecoveryPending, match="belongs to recovery"):
         graph.repair()
     assert objects_left(path) == left
     result = graph.repair(confirm=True, force=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -46,11 +47,15 @@ def repair(
     names = None if tables is None else [name.strip() for name in tables.split(",") if name.strip()]
     with open_graph(target) as opened:
         result = opened.repair(branch=branch, confirm=confirm, force=force, discard=discard, tables=names)
-    return Answer(result.to_json(), repair_text(result), json, exit_code=1 if result.refused else 0)
+    text = repair_text(result, uri=target.uri, some=names is not None)
+    return Answer(result.to_json(), text, json, exit_code=1 if result.refused else 0)
 
 
-def repair_text(result: RepairResult) -> Lines:
+def repair_text(result: RepairResult, *, uri: str, some: bool = False) -> Lines:
+    """`some`: not all tables were looked at."""
     drifted = [t for t in result.tables if t.classification != "clean"]
+    if not drifted and some:
+        return [f"no drift on {result.branch} in {_keys(result.tables)}; no other table was looked at"]
     if not drifted:
         return [f"no drift on {result.branch}: every table is what is published"]
     columns = ("table", "classification", "action", "published", "newest", "operations")
@@ -68,7 +73,11 @@ def repair_text(result: RepairResult) -> Lines:
     lines: Lines = [Table(columns, rows, frozenset(("published", "newest")))]
     for table in drifted:
         lines += _details(table)
-    return [*lines, *_advice(result, drifted)]
+    return [*lines, *_advice(result, drifted, uri)]
+
+
+def _keys(tables: Iterable[TableRepair]) -> str:
+    return ", ".join(t.table_key for t in tables)
 
 
 def _shown(operations: tuple[str, ...]) -> str:
@@ -92,16 +101,20 @@ def _details(table: TableRepair) -> Lines:
         if found.count:
             more = ", …" if found.count > len(found.first) else ""
             rows = count(found.count, "row", "rows")
-            lines.append(f"{table.table_key}: {rows} would be {word}: {', '.join(found.first)}{more}")
+            ids = ", ".join("null" if name is None else name for name in found.first)
+            lines.append(f"{table.table_key}: {rows} would be {word}: {ids}{more}")
     return lines
 
 
-def _advice(result: RepairResult, drifted: list[TableRepair]) -> Lines:
+def _advice(result: RepairResult, drifted: list[TableRepair], uri: str) -> Lines:
     if result.commit is not None:
         actions = ", ".join(sorted({t.action for t in drifted} - {"refused"}))
         lines: Lines = [f"{actions} on {result.branch}, commit {result.commit.id}"]
     else:
         lines = ["nothing was changed"]
+    forced = [t for t in drifted if t.action == "forced"]
+    if forced:
+        lines.append(f"→ nobody checked the rows of {_keys(forced)}: run omnigraph verify {uri}")
     refused = [t for t in drifted if t.action in ("refused", "would_refuse")]
     if refused:
         return [*lines, *_ways_out(refused)]

@@ -2,7 +2,8 @@
 
 1. settle   nothing undecided may be on the branch: a living writer is refused for, what a dead one left is settled
             first, and a preview, which writes nothing, refuses for both
-2. judge    each table that the branch owns, by the Lance transactions between its pin and HEAD (repair_judge.py)
+2. judge    each table that the branch owns, by the Lance transactions between its pin and HEAD, and, if it may be
+            published, by the files and rows that it rests on (repair_judge.py)
 3. show     a preview stops here; for drift that is not verified it compares the rows of pin and HEAD
 4. publish  through the door, all tables of the run in one graph commit by `omnigraph:repair`:
             verified drift, and with `force` the rest: HEAD becomes the pin. No data moves
@@ -18,7 +19,7 @@ cut short between tables the drift is still there, with a Restore above it, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from omnigraph.commit.door import Door
@@ -27,10 +28,11 @@ from omnigraph.commit.stage import Prepared, TableWork, View
 from omnigraph.errors import OmnigraphError, UnknownType, UsageError
 from omnigraph.maintenance.recover import recover, require_settled
 from omnigraph.maintenance.repair_changes import RowChanges, row_changes
-from omnigraph.maintenance.repair_judge import Judged, judge, judge_anyway
+from omnigraph.maintenance.repair_judge import Judged, examined, judge, judge_anyway
 from omnigraph.results import CommitInfo
 from omnigraph.storage import lancefs
-from omnigraph.storage.adopt import missing_files, secure_version
+from omnigraph.storage.adopt import secure_version
+from omnigraph.storage.records import Pin
 
 REPAIR_ACTOR = "omnigraph:repair"
 PATIENCE_S = 2.0
@@ -100,6 +102,8 @@ def repair(
     """See the drift of a branch's tables, all or those named; with `confirm`, publish or discard it."""
     if force and discard:
         raise UsageError(detail="force publishes drift and discard takes it away: choose one of them.")
+    if tables is not None and not tables:
+        raise UsageError(detail="no table is named: name at least one, or none at all for every table.")
     way = _Way(force=force, discard=discard, names=None if tables is None else tuple(tables))
     with door.lock:
         if not confirm:
@@ -143,7 +147,7 @@ class _Way:
         return judged.may_publish and (self.force or judged.classification == "verified_maintenance")
 
 
-def _row(judged: Judged, action: Action, error: str | None = None) -> TableRepair:
+def _row(judged: Judged, action: Action) -> TableRepair:
     return TableRepair(
         table_key=judged.table_key,
         classification=judged.classification,
@@ -152,8 +156,8 @@ def _row(judged: Judged, action: Action, error: str | None = None) -> TableRepai
         lance_head_version=judged.head_version,
         operations=judged.operations,
         # Why it could not be published is no news of a table that was taken back.
-        error=None if action == "discarded" else error or judged.error,
-        may_publish=judged.may_publish and error is None,
+        error=None if action == "discarded" else judged.error,
+        may_publish=judged.may_publish,
         may_discard=judged.may_discard,
     )
 
@@ -168,6 +172,11 @@ def _previewed(view: View, way: _Way) -> tuple[TableRepair, ...]:
 def _preview(view: View, way: _Way, judged: Judged) -> TableRepair:
     if judged.classification == "clean":
         return _row(judged, "none")
+    if not way.discard:
+        try:
+            judged = examined(view, judged)
+        except OmnigraphError as error:
+            judged = replace(judged, classification="unverifiable", may_publish=False, error=error.message)
     allowed: Action = "would_discard" if way.discard else "would_publish"
     row = _row(judged, allowed if way.may(judged) else "would_refuse")
     if judged.classification == "verified_maintenance" or not judged.comparable:
@@ -189,20 +198,31 @@ class _Repair:
     way: _Way
     kind: str = "repair"
     quick: bool = True
+    seen: dict[tuple[Pin, int], Judged] = field(default_factory=dict, compare=False)
 
     def scope(self, view: View) -> frozenset[str]:
-        """Tables that stand at their pins are not touched, and so need no fence if this dies."""
-        return frozenset(t for t in self.way.chosen(view) if judge(view, t).classification != "clean")
+        """Tables that stand at their pins, or are refused, are not touched, and so need no fence if this dies."""
+        return frozenset(t for t in self.way.chosen(view) if self.way.may(judge(view, t)))
 
     def prepare(self, view: View) -> Prepared:
         rows: list[TableRepair] = []
         works: dict[str, TableWork] = {}
         for type_id in self.way.chosen(view):
-            row, work = self._table(view, judge(view, type_id))
+            row, work = self._table(view, self._judged(view, type_id))
             rows.append(row)
             if work is not None:
                 works[type_id] = work
         return Prepared(view=view, tables=works, summary={"tables": _summary(rows)}, result=rows)
+
+    def _judged(self, view: View, type_id: str) -> Judged:
+        """What is thrown away need not be read. What was read once is what it was, however often this is prepared."""
+        found = judge(view, type_id)
+        if self.way.discard or not self.way.may(found):
+            return found
+        key = (found.pin, found.head_version)
+        if key not in self.seen:
+            self.seen[key] = examined(view, found)
+        return self.seen[key]
 
     def _table(self, view: View, judged: Judged) -> tuple[TableRepair, TableWork | None]:
         if judged.classification == "clean":
@@ -211,9 +231,6 @@ class _Repair:
             return _row(judged, "refused"), None
         if self.way.discard:
             return _row(judged, "discarded"), _discarded(view, judged)
-        missing = missing_files(view.tables.location, judged.pin, judged.head, old=judged.pinned)
-        if missing:
-            return _row(judged, "refused", f"{missing[0]}, which its newest version needs, {missing[1]}"), None
         done: Action = "published" if judged.classification == "verified_maintenance" else "forced"
         return _row(judged, done), _adopted(view, judged)
 

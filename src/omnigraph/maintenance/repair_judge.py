@@ -2,19 +2,24 @@
 
 clean                 nothing above the pin, or only leftovers of our own, which the next writer restores over
 verified_maintenance  every operation is one that changes no row: fragment ids reserved, fragments rewritten, indices
-                      created, extended or dropped; and the number of rows is what it was
+                      created, extended or dropped; and the rows are what they were
 suspicious            an operation changed rows, columns or settings, or may have: Append, Delete, Update, Merge,
                       Project, Restore, Overwrite, DataReplacement. UpdateConfig is here as well: it changes no row,
                       but it can tell Lance to collect versions, or change what a column's metadata means
-unverifiable          a transaction is missing or has no name; or the pinned version itself is gone
+unverifiable          a transaction is missing or has no name; or the pinned version itself is gone, or all versions are
 
 `force` publishes suspicious and unverifiable drift, but never
 
-* a HEAD whose columns are not the table's: no reader could use it
+* a HEAD whose columns are not the table's, or whose ids may be null: no reader could use it
 * a HEAD below the pin: its version numbers would come to mean two things
 * versions with a stamp of ours among the drift: an operation that was given up would become visible
+* a HEAD that needs files which are missing or cut short. Those of an index count: queries and writes that use it fail.
+  Lance's own compaction of a fork does that: it writes indices where the fork does not look for them
 
-Both can be discarded, as long as the pinned version is there.
+All of it can be discarded, as long as the pinned version is there.
+
+`judge` reads histories and metadata; `examined` looks at files, and at the rows that maintenance says it has kept:
+those of rewritten fragments, before and after.
 """
 
 from __future__ import annotations
@@ -23,11 +28,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from omnigraph.commit.stage import View
-from omnigraph.errors import OmnigraphError, VersionReclaimed
+from omnigraph.errors import OmnigraphError, StorageError, VersionReclaimed
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.drift import UNREADABLE, Drift, drift_of
+from omnigraph.maintenance.optimize.indices import damaged
+from omnigraph.maintenance.repair_changes import same_rows
 from omnigraph.storage import lancefs
+from omnigraph.storage.adopt import unusable_file
 from omnigraph.storage.history import UNKNOWN, steps_above
+from omnigraph.storage.indices import built_indices
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import storage_schema
 
@@ -37,6 +46,7 @@ if TYPE_CHECKING:
 
 Classification = Literal["clean", "verified_maintenance", "suspicious", "unverifiable"]
 MAINTENANCE = frozenset({"ReserveFragments", "Rewrite", "CreateIndex"})
+CHANGED_ROWS = "rows, or their row ids, were changed, by maintenance alone"
 
 
 @dataclass(frozen=True)
@@ -69,11 +79,14 @@ class Judged:
 def judge(view: View, type_id: str) -> Judged:
     """StorageError if the store fails: then nobody knows, and nothing may be published."""
     pin, key = view.pins[type_id], view.table_keys[type_id]
-    drift = _drift(view, type_id)
-    if drift is None:
-        return Judged(type_id, key, pin, _head_version(view, pin), "clean")
-    start = Judged(type_id, key, pin, drift.head_version, "unverifiable", operations=drift.operations)
-    return _judged(view, drift, start)
+    try:
+        drift = _drift(view, type_id)
+        if drift is None:
+            return Judged(type_id, key, pin, _head_version(view, pin), "clean")
+        start = Judged(type_id, key, pin, drift.head_version, "unverifiable", operations=drift.operations)
+        return _judged(view, drift, start)
+    except lancefs.TableMissing:
+        return Judged(type_id, key, pin, 0, "unverifiable", error=f"no version of it is there, in {pin.path}")
 
 
 def judge_anyway(view: View, type_id: str) -> Judged:
@@ -83,6 +96,38 @@ def judge_anyway(view: View, type_id: str) -> Judged:
     except OmnigraphError as error:
         pin = view.pins[type_id]
         return Judged(type_id, view.table_keys[type_id], pin, pin.version, "unverifiable", error=error.message)
+
+
+def examined(view: View, judged: Judged) -> Judged:
+    """What may be published by its history, judged by its files and rows as well. StorageError as for `judge`."""
+    if not judged.may_publish:
+        return judged
+    with lancefs.reading(f"looking at the files of {judged.table_key}"):
+        unusable = unusable_file(view.tables.location, judged.pin, judged.head, old=judged.pinned)
+        unusable = unusable or _unusable_indices(view, judged)
+    if unusable is not None:
+        return replace(judged, may_publish=False, error=unusable)
+    if judged.classification != "verified_maintenance" or judged.pinned is None:
+        return judged
+    if same_rows(judged.pinned, judged.head, view.schema.by_id[judged.table]):
+        return judged
+    return replace(judged, classification="suspicious", error=CHANGED_ROWS)
+
+
+def _unusable_indices(view: View, judged: Judged) -> str | None:
+    """Indices that HEAD has and the pin has not, with files that can't be used; and what can be done."""
+    old = [] if judged.pinned is None else built_indices(judged.pinned)
+    known = {s.uuid for index in old for s in index.segments}
+    new = [
+        replace(index, segments=tuple(s for s in index.segments if s.uuid not in known))
+        for index in built_indices(judged.head)
+    ]
+    found = damaged(view.tables.location, judged.pin, judged.head, new)
+    if not found:
+        return None
+    ways = "drop them with a Lance client and repair again" + (", or discard the drift" if judged.may_discard else "")
+    told = ", ".join(f"{name} ({why})" for name, why in sorted(found.items()))
+    return f"indices of its newest version can't be used: {told}; {ways}"
 
 
 def _head_version(view: View, pin: Pin) -> int:
@@ -100,6 +145,10 @@ def _drift(view: View, type_id: str) -> Drift | None:
         steps = tuple(steps_above(newest, pin.version))
         names = tuple(step.operation or UNREADABLE for step in steps)
         return Drift(type_id, view.table_keys[type_id], pin, int(newest.version), names, steps)
+    except StorageError as error:
+        if lancefs.is_missing(error):
+            view.tables.newest(view.pins[type_id])  # TableMissing if nothing of the line is there any more
+        raise
 
 
 def _judged(view: View, drift: Drift, start: Judged) -> Judged:
@@ -118,10 +167,14 @@ def _judged(view: View, drift: Drift, start: Judged) -> Judged:
     if drift.has_stamped:
         error = "leftovers of an operation that was given up lie among the drift: it can be discarded, not published"
         return replace(found, classification=_at_least_suspicious(found), error=error)
-    wrong = _wrong_columns(newest, storage_schema(t) if found.pinned is None else found.pinned.schema)
+    expected = storage_schema(t) if found.pinned is None else found.pinned.schema
+    wrong = _wrong_columns(newest, expected)
+    if wrong is not None:
+        found = replace(found, pinned=None)
+    wrong = wrong or _wrong_nulls(newest, expected)
     if wrong is not None:
         error = f"{wrong}: it can be discarded, not published"
-        return replace(found, classification=_at_least_suspicious(found), error=error, pinned=None)
+        return replace(found, classification=_at_least_suspicious(found), error=error)
     return _counted(replace(found, may_publish=True), drift)
 
 
@@ -169,3 +222,9 @@ def _wrong_columns(newest: LanceDataset, expected: pa.Schema) -> str | None:
         return f"its columns are not those of the schema ({', '.join(parts)})"
     other = sorted(name for name in needs if has[name] != needs[name])
     return f"its columns have not the types of the schema ({', '.join(other)})"
+
+
+def _wrong_nulls(newest: LanceDataset, expected: pa.Schema) -> str | None:
+    """Which columns, of those that identify rows and join them, may be null in HEAD alone. Rows can be compared."""
+    loose = [f.name for f in expected if not f.nullable and newest.schema.field(f.name).nullable]
+    return f"its columns may be null where a row needs a value ({', '.join(loose)})" if loose else None

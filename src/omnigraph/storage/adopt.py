@@ -1,38 +1,55 @@
-"""What a version that a stranger made needs before it may be published: its new files are there, and on the platter.
+"""What a version that a stranger made needs before it may be published: its new files are whole, and on the platter.
 
 The door checks and syncs what it writes itself. A Lance client that is not ours does neither, so this looks after it:
-every data and deletion file that the version before did not have must exist inside of the graph; on a local disk they,
-the files of new indices and the version's own manifest are synced.
+every data and deletion file that the version before did not have must exist inside of the graph, and be as long as the
+version says; on a local disk they, the files of new indices and the version's own manifest are synced.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.errors import StorageError
 from omnigraph.storage import durable
 from omnigraph.storage.history import fragments_json
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects import all_exist
+from omnigraph.storage.objects import open_store
 from omnigraph.storage.records import Pin
+from omnigraph.storage.together import together
 
 if TYPE_CHECKING:
     from lance import LanceDataset
 
 
-def missing_files(
-    location: Location, pin: Pin, new: LanceDataset, *, old: LanceDataset | None
-) -> tuple[str, str] | None:
-    """The first file that the new version needs and that can't be had, and what is wrong with it; None if all is well.
+@dataclass(frozen=True)
+class _File:
+    """A file of a version: base id, the name below that base, and its size. Lance notes none of a deletion file."""
+
+    base_id: int | None
+    name: str
+    size: int | None
+
+
+def unusable_file(location: Location, pin: Pin, new: LanceDataset, *, old: LanceDataset | None) -> str | None:
+    """The first file that the new version needs and that can't be used, and what is wrong with it; None if all is well.
 
     `pin` names the line that both versions are of.
     """
-    for base, name in _new_files(new, old):
-        root = _root(location, pin, new, base)
+    wanted: list[tuple[str, int | None]] = []
+    for file in _new_files(new, old):
+        root = _root(location, pin, new, file.base_id)
         if root is None:
-            return name, "lies outside of the graph"
-        if not all_exist(location, [f"{root}/{name}"]):
-            return f"{root}/{name}", "is missing"
+            return f"{file.name}, which its newest version needs, lies outside of the graph"
+        wanted.append((f"{root}/{file.name}", file.size))
+    for (path, size), actual in zip(wanted, _sizes(location, [path for path, _ in wanted]), strict=True):
+        if actual is None:
+            return f"{path}, which its newest version needs, is missing"
+        if actual == 0 or (size and actual != size):
+            of = f" of {size:,}" if size else ""
+            return f"{path}, which its newest version needs, is not whole: it has {actual:,}{of} bytes"
     return None
 
 
@@ -40,23 +57,52 @@ def secure_version(location: Location, pin: Pin, new: LanceDataset, *, old: Lanc
     """Sync what the new version added, on a local disk. Nothing of it is missing."""
     if not location.is_local:
         return
-    paths = [location.join(f"{_root(location, pin, new, base)}/{name}") for base, name in _new_files(new, old)]
+    paths = [location.join(f"{_root(location, pin, new, f.base_id)}/{f.name}") for f in _new_files(new, old)]
     paths += _new_index_files(location.join(pin.path), new, old)
     durable.sync_files([*paths, durable.manifest_path(location.join(pin.path), int(new.version))])
 
 
-def _new_files(new: LanceDataset, old: LanceDataset | None) -> list[tuple[int | None, str]]:
-    """Data and deletion files that only the new version has: base id, and the name below that base."""
+def _sizes(location: Location, paths: Sequence[str]) -> list[int | None]:
+    """The size of each of these files, named relative to the graph; None of one that is not there."""
+    if location.is_local:
+        return [_local_size(location.join(path)) for path in paths]
+    import obstore
+    from obstore.exceptions import BaseError
+
+    store = open_store(location, "")
+
+    def ask(path: str) -> int | None:
+        try:
+            return int(obstore.head(store, path)["size"])
+        except FileNotFoundError:
+            return None
+        except (BaseError, OSError) as error:
+            raise StorageError(doing=f"looking for {path}", detail=str(error)) from error
+
+    return together(ask, paths)
+
+
+def _local_size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StorageError(doing=f"looking for {path}", detail=str(error)) from error
+
+
+def _new_files(new: LanceDataset, old: LanceDataset | None) -> list[_File]:
+    """Data and deletion files that only the new version has."""
     known = set() if old is None else {file for f in fragments_json(old) for file in _files(f)}
     found = {file for fragment in fragments_json(new) for file in _files(fragment)}
-    return sorted(found - known, key=str)
+    return sorted(found - known, key=lambda file: file.name)
 
 
-def _files(fragment: dict[str, Any]) -> set[tuple[int | None, str]]:
-    found = {(file.get("base_id"), f"data/{file['path']}") for file in fragment["files"]}
+def _files(fragment: dict[str, Any]) -> set[_File]:
+    found = {_File(f.get("base_id"), f"data/{f['path']}", f.get("file_size_bytes")) for f in fragment["files"]}
     deletion = fragment.get("deletion_file")
     if deletion:
-        found.add((deletion.get("base_id"), durable.deletion_path("", fragment["id"], deletion)))
+        found.add(_File(deletion.get("base_id"), durable.deletion_path("", fragment["id"], deletion), None))
     return found
 
 
