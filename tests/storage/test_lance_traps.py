@@ -7,7 +7,8 @@ those of index segments and own rewrites, B those of branches.
 
 More of them stand beside what they are about: `tests/maintenance/optimize/test_deferred.py` (L1: a plain compaction
 after a deferred one empties indices; L7: deferral is refused on stable row ids), `test_optimize.py` there (O5: a
-full-text segment must be merged first), `tests/index/test_reuse.py` (dead addresses are not translated to null).
+full-text segment must be merged first), `tests/index/test_reuse.py` (dead addresses are not translated to null), and in
+`test_lance_traps_indices.py` here those of indices in more of their kinds.
 """
 
 from __future__ import annotations

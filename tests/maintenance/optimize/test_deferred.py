@@ -15,6 +15,7 @@ import omnigraph as og
 from omnigraph.errors import UsageError
 from omnigraph.index import segments
 from omnigraph.maintenance.optimize import indices, publish
+from omnigraph.storage.history import steps_above
 from omnigraph.storage.indices import FRAGMENT_REUSE, built_indices, fragment_reuse
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import people
@@ -81,11 +82,23 @@ def delete_fragment(graph: og.Graph, first: int) -> None:
     graph.delete({"Doc": [f"d{n}" for n in range(first, first + ROWS)]})
 
 
-def defer(graph: og.Graph) -> Any:
-    """With a target that merges neighbours of two or three fragments."""
-    result = graph.optimize(defer_index_remap=True, target_rows_per_fragment=5 * ROWS)
+def defer(graph: og.Graph, *, target_rows: int = 5 * ROWS, **options: Any) -> Any:
+    """Of itself with a target that merges neighbours of two or three fragments. It really happens, and is deferred."""
+    merges = len(reuses(graph))
+    result = graph.optimize(defer_index_remap=True, target_rows_per_fragment=target_rows, **options)
+    done = result.table("node:Doc")
     assert result.ok
-    return result.table("node:Doc")
+    assert done.fragments_removed > done.fragments_added > 0
+    assert len(reuses(graph)) > merges, "nothing was deferred"
+    return done
+
+
+def reuses(graph: og.Graph) -> list[int]:
+    """Versions of the table that a deferred rewrite has made: Lance's own commit, with no stamp of ours."""
+    table = opened(graph, "Doc")
+    if fragment_reuse(table) is None:
+        return []
+    return [s.version for s in steps_above(table, 1) if s.operation == "Rewrite" and s.stamp is None]
 
 
 def numbers(graph: og.Graph) -> list[int]:
@@ -107,9 +120,7 @@ def fragment(number: int) -> set[int]:
 
 def test_fragments_are_merged_and_indices_keep_their_files(graph: og.Graph) -> None:
     before = {s.uuid for i in built_indices(opened(graph, "Doc")) for s in i.segments}
-    done = defer(graph)
-    assert done.fragments_removed > done.fragments_added > 0
-    assert done.indexes_built == 0
+    assert defer(graph).indexes_built == 0
     table = opened(graph, "Doc")
     assert {s.uuid for i in built_indices(table) for s in i.segments} == before
     assert fragment_reuse(table) is not None
@@ -129,7 +140,7 @@ def test_a_fragment_merged_by_one_compaction_and_deleted_before_the_next_leaves_
     gone = fragment(0) | fragment(1) | fragment(2)
     graph.delete({"Doc": [f"d{n}" for n in sorted(gone)]})
     fill(graph, 7 * ROWS, 3)
-    graph.optimize(defer_index_remap=True, target_rows_per_fragment=20 * ROWS)
+    defer(graph, target_rows=20 * ROWS)
     check(graph, every(10) - gone)
     graph.optimize(drain=True)
     check(graph, every(10) - gone)
@@ -143,8 +154,7 @@ def test_several_fragments_deleted_before_one_compaction_leave_no_ghosts(graph: 
 
 
 def test_a_survivor_of_one_compaction_deleted_before_the_next_leaves_no_ghost(graph: og.Graph) -> None:
-    result = graph.optimize(defer_index_remap=True, target_rows_per_fragment=5 * ROWS, max_rows=4 * ROWS)
-    assert result.table("node:Doc").left_fragments > 0
+    assert defer(graph, max_rows=4 * ROWS).left_fragments > 0
     delete_fragment(graph, 6 * ROWS)
     defer(graph)
     check(graph, every(7) - fragment(6))
@@ -166,7 +176,7 @@ def test_two_deferred_rounds_with_appends_between_lose_nothing(graph: og.Graph) 
     defer(graph)
     check(graph, every(11))
     fill(graph, 11 * ROWS, 2)
-    graph.optimize(defer_index_remap=True, target_rows_per_fragment=50 * ROWS)
+    defer(graph, target_rows=50 * ROWS)
     check(graph, every(13))
 
 
@@ -209,8 +219,7 @@ def test_rows_that_came_since_are_covered_by_the_run_that_merges_them_and_the_ne
     defer(graph)
     for number in range(7 * ROWS, 7 * ROWS + 4):
         graph.insert({"Doc": docs([number])})
-    result = graph.optimize(defer_index_remap=True, target_rows_per_fragment=5 * ROWS)
-    done = result.table("node:Doc")
+    done = defer(graph)
     assert done.fragments_removed >= 4
     assert done.coverage_after == 1.0
     check(graph, every(7) | set(range(7 * ROWS, 7 * ROWS + 4)))

@@ -146,13 +146,13 @@ def test_vectors_exchanged_in_place_do_not_leave_their_old_neighbours_behind(tmp
     graph = og.init(tmp_path / "g", schema)
     graph.insert({"Post": [{"name": f"p{i}", "text": f"text {i}", "vec": [1.0 + i] * 7 + [1.0]} for i in range(400)]})
     graph.optimize()
-    _exchange_vectors(graph)
+    exchange_vectors(graph)
     graph.insert({"Post": [{"name": f"q{i}", "text": None, "vec": [3.0 + i] * 7 + [2.0]} for i in range(5)]})
     graph.optimize(target_rows_per_fragment=100)
     assert disagreements(opened(graph, "Post")) == []
 
 
-def _exchange_vectors(graph: og.Graph) -> None:
+def exchange_vectors(graph: og.Graph) -> None:
     """New vectors in the place of the old ones, as embed publishes them."""
     import pyarrow as pa
 
