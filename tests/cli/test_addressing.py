@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from omnigraph.errors import (
     ClusterStateMissing,
     DirectOnly,
     GraphNotChosen,
+    GraphNotFound,
     GraphNotInCluster,
     OmnigraphError,
     UsageError,
@@ -39,8 +42,11 @@ def state(*graphs: str) -> dict[str, Any]:
 
 
 def cluster(root: Path, *graphs: str, body: Any = None) -> Path:
+    """A cluster that says so of these graphs, and has the storage of each."""
     (root / "__cluster").mkdir(parents=True)
     (root / "__cluster" / "state.json").write_text(json.dumps(state(*graphs) if body is None else body))
+    for graph in graphs:
+        (root / "graphs" / f"{graph}.omni" / "__manifest").mkdir(parents=True)
     return root
 
 
@@ -94,11 +100,53 @@ def test_a_graph_that_the_cluster_has_not_is_refused_with_those_that_it_has(tmp_
 
 
 @pytest.mark.parametrize(
-    "body", [[], {"version": 1}, {"applied_revision": [1]}, {"applied_revision": {"resources": 3}}]
+    ("body", "told"),
+    [
+        ([], "it is no mapping."),
+        ({"version": 1}, "it does not say which resources are applied."),
+        ({"applied_revision": [1]}, "applied_revision is no mapping."),
+        ({"applied_revision": {"resources": 3}}, "its applied resources are no mapping."),
+        ({"version": 1, "applied_revision": {"resources": ["graph.people"]}}, "its applied resources are no mapping."),
+    ],
 )
-def test_a_state_that_is_none_is_told(tmp_path: Path, body: Any) -> None:
-    with pytest.raises(ClusterStateInvalid):
+def test_a_state_that_is_none_is_told(tmp_path: Path, body: Any, told: str) -> None:
+    with pytest.raises(ClusterStateInvalid, match=re.escape(told)):
         direct(cluster=str(cluster(tmp_path / "c", body=body)))
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_a_state_of_another_version_is_refused(tmp_path: Path, version: Any) -> None:
+    root = cluster(tmp_path / "c", "people", body={**state("people"), "version": version})
+    with pytest.raises(ClusterStateInvalid, match=rf"of version {version}, and this omnigraph knows version 1") as no:
+        direct(cluster=str(root), graph="people")
+    assert no.value.condition == "invalid_state_json"
+    assert "Upgrade omnigraph" in no.value.remedy
+    assert "the graph's own storage" in no.value.remedy
+
+
+def test_a_state_of_another_version_may_have_another_shape(tmp_path: Path) -> None:
+    with pytest.raises(ClusterStateInvalid, match="version 2"):
+        direct(cluster=str(cluster(tmp_path / "c", body={"version": 2, "graphs": ["people"]})))
+
+
+def test_a_state_that_does_not_say_its_version_is_read(tmp_path: Path) -> None:
+    body = {k: v for k, v in state("people").items() if k != "version"}
+    root = cluster(tmp_path / "c", "people", body=body)
+    assert direct(cluster=str(root)).uri.endswith("/graphs/people.omni")
+
+
+def test_a_graph_that_the_store_has_lost_is_not_offered_to_be_created_behind_the_clusters_back(tmp_path: Path) -> None:
+    root = cluster(tmp_path / "c", "people", "places")
+    shutil.rmtree(root / "graphs" / "people.omni")
+    with pytest.raises(
+        GraphNotFound, match=r"no graph at .*people\.omni, although the state of the cluster"
+    ) as refusal:
+        direct(cluster=str(root), graph="people")
+    assert refusal.value.condition == "graph_not_found"
+    assert "init" not in refusal.value.remedy
+    assert str(root.resolve()) in refusal.value.remedy
+    assert not (root / "graphs" / "people.omni").exists()
+    assert direct(cluster=str(root), graph="places").uri.endswith("places.omni")
 
 
 def test_a_state_that_was_cut_short_is_told(tmp_path: Path) -> None:
@@ -130,7 +178,11 @@ def test_a_cluster_in_a_bucket_is_read_there(bucket: str) -> None:
     with pytest.raises(ClusterStateMissing):
         direct(cluster=f"{bucket}/root")
     body = json.dumps(state("people")).encode()
-    client.put_object(Bucket=bucket.removeprefix("s3://"), Key="root/__cluster/state.json", Body=body)
+    own = bucket.removeprefix("s3://")
+    client.put_object(Bucket=own, Key="root/__cluster/state.json", Body=body)
+    with pytest.raises(GraphNotFound, match="although the state"):
+        direct(cluster=f"{bucket}/root/")
+    client.put_object(Bucket=own, Key="root/graphs/people.omni/__manifest/_versions/1.manifest", Body=b"")
     assert direct(cluster=f"{bucket}/root/") == Target(uri=f"{bucket}/root/graphs/people.omni", is_local=False)
 
 
@@ -178,7 +230,7 @@ def test_every_command_finds_its_graph_by_storage_and_by_cluster_and_says_so(
     cli: Cli, graph: Path, tmp_path: Path, verb: str
 ) -> None:
     root = cluster(tmp_path / "c", "people")
-    (root / "graphs").mkdir()
+    shutil.rmtree(root / "graphs" / "people.omni")
     os.rename(graph, root / "graphs" / "people.omni")
     shown = str((root / "graphs" / "people.omni").resolve())
     policy = ("--keep", "5") if verb == "cleanup" else ()

@@ -93,7 +93,9 @@ def test_a_step_that_fails_does_not_stop_the_others(
     assert (step.error or {})["condition"] == StorageError.condition
     assert "the disk is on fire" in step.summary
     assert all(s.ok for s in result.steps if s.name != failing)
-    assert (result.step("cleanup").outcome == "done") == (failing != "cleanup")
+    expected = {"recover": "done", "verify": "previewed", "optimize": "previewed", "cleanup": "failed"}
+    assert result.step("cleanup").outcome == expected[failing], "what may be lost is not removed"
+    assert (result.step("optimize").outcome == "done") == (failing != "optimize")
 
 
 def test_a_bug_in_a_step_is_reported_and_does_not_stop_the_others(
@@ -105,7 +107,7 @@ def test_a_bug_in_a_step_is_reported_and_does_not_stop_the_others(
     monkeypatch.setattr(module, "verify", fail)
     result = graph.maintain(keep=1, confirm=True)
     assert (result.step("verify").error or {})["condition"] == "internal_error"
-    assert result.step("cleanup").outcome == "done"
+    assert [step.outcome for step in result.steps] == ["nothing", "failed", "done", "previewed"]
     assert main(["maintain", graph.uri, "--quiet"]) == 1
 
 
@@ -168,6 +170,19 @@ def test_branches_are_chosen_by_name_and_pattern_and_each_is_a_step_of_its_own(g
     assert result.step("cleanup").outcome == "previewed"
     kinds = {b: og.open(graph.uri).commits(branch=b, limit=1)[0].kind for b in ("main", "review/a", "other")}
     assert kinds == {"main": "optimize", "review/a": "optimize", "other": "write"}
+
+
+def test_a_pattern_that_matches_no_branch_is_told_and_main_is_measured_all_the_same(graph: og.Graph) -> None:
+    result = graph.maintain({"optimize": {"branches": ["zz*"]}})
+    assert [step.name for step in result.steps] == STEPS
+    optimized = result.step("optimize")
+    assert (optimized.outcome, optimized.summary, optimized.branch) == ("nothing", "no branch matches zz*", None)
+    assert result.ok
+    (figures,) = result.figures
+    assert (figures.branch, figures.error) == ("main", None)
+    both = graph.maintain(branches=["main", "zz*", "yy?"])
+    assert [s.branch for s in both.steps if s.name == "optimize"] == ["main", None, None]
+    assert [f.branch for f in both.figures] == ["main"]
 
 
 def test_the_budget_limits_what_optimize_reads_over_all_branches(graph: og.Graph) -> None:
@@ -244,6 +259,9 @@ def test_one_policy_file_serves_all_steps_and_cleanup_alone(tmp_path: Path) -> N
     ("text", "told"),
     [
         ("optimise: {branches: [main]}\ncleanup: {keep: 3}", "optimise is not known here; did you mean optimize?"),
+        ("optimise: {branches: [main]}", "optimise is not known here; did you mean optimize?"),
+        ("kep: 3", "kep is not known here; did you mean keep?"),
+        ("zzz: 3", "zzz is not known here; there is optimize, verify, budget, cleanup, keep, older_than,"),
         ("optimize: {branch: main}", "branch is not known here; did you mean branches?"),
         ("optimize: [main]", "optimize is a mapping"),
         ("verify: {depth: deep}", "depth is one of quick, sample, full."),
@@ -259,6 +277,13 @@ def test_a_policy_file_is_read_strictly_and_mistakes_have_a_place(text: str, tol
     with pytest.raises(PolicyFileError, match=re.escape(told)) as caught:
         parse_maintain_policy(text, file="policy.yaml")
     assert caught.value.fields["line"] >= 1
+
+
+@pytest.mark.parametrize("section", ["{}", "{orphans_older_than: 9d}", "{branches: {}}"])
+def test_a_cleanup_section_that_says_nothing_is_told_at_its_place(section: str) -> None:
+    with pytest.raises(PolicyFileError, match="it keeps everything") as caught:
+        parse_maintain_policy(f"verify: {{depth: quick}}\ncleanup: {section}\n", file="policy.yaml")
+    assert (caught.value.fields["line"], caught.value.fields["column"]) == (2, 1)
 
 
 def test_retention_is_said_once(graph: og.Graph, tmp_path: Path) -> None:

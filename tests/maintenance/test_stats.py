@@ -90,7 +90,7 @@ def test_decay_is_told_with_the_command_that_mends_it_and_is_gone_afterwards(gra
     graph.insert({"Person": [{"name": "new"}]})
     index = next(i for i in table(graph, "node:Person").indices if i.property == "age")
     assert (index.rows, index.rows_covered, index.fragments, index.fragments_covered) == (22, 21, 2, 1)
-    assert "run omnigraph optimize: 1 rows that an index does not cover in node:Person" in graph.stats().advice
+    assert "run omnigraph optimize: 1 row that an index does not cover in node:Person" in graph.stats().advice
 
 
 def test_drift_dead_writers_and_leftovers_are_told(graph: og.Graph) -> None:
@@ -99,7 +99,7 @@ def test_drift_dead_writers_and_leftovers_are_told(graph: og.Graph) -> None:
     found = graph.stats()
     assert found.drifted_tables == ("node:Person",)
     assert (found.pending, found.pending_dead) == (1, 1)
-    assert "run omnigraph maintain: 1 operations of dead writers are not settled" in found.advice
+    assert "run omnigraph maintain: 1 operation of a dead writer is not settled" in found.advice
     assert "run omnigraph repair: node:Person was changed without omnigraph" in found.advice
 
 
@@ -119,7 +119,11 @@ def test_a_table_that_can_not_be_opened_has_its_error_and_the_others_their_figur
     for file in Path(graph.uri, table(graph, "edge:Knows").path, "_versions").glob("*"):
         file.unlink()
     again = og.open(graph.uri)
-    assert table(again, "edge:Knows").error is not None
+    knows = table(again, "edge:Knows")
+    assert knows.error is not None
+    rest = [f for f in Path(graph.uri, knows.path).rglob("*") if f.is_file()]
+    assert (knows.files, knows.bytes_on_disk) == (len(rest), sum(f.stat().st_size for f in rest))
+    assert again.stats().bytes_on_disk == sum(f.stat().st_size for f in Path(graph.uri).rglob("*") if f.is_file())
     assert table(again, "node:Person").rows == 21
     assert "run omnigraph verify: edge:Knows can't be opened" in again.stats().advice
 

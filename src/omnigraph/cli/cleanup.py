@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.cleanup import CleanupResult
 
 SHOWN_MOST = 10
+_FIGURES = frozenset(("versions", "files", "size"))
 
 Keep = Annotated[
     int | None,
@@ -140,10 +141,11 @@ def cleanup_text(result: CleanupResult) -> Lines:
             ]
             for t in busy
         ]
-        lines.append(Table(("table", "versions", "files", "size", ""), rows, frozenset(("versions", "files", "size"))))
+        lines.append(Table(("table", "versions", "files", "size", ""), rows, _FIGURES, names=True))
     lines += _forks(result) + _staging(result) + _caches(result) + _kept(result)
     for refused in result.refused[:SHOWN_MOST]:
-        lines.append(f"stays: {refused.what} of {refused.table_key}, because of {refused.reason}")
+        of = f" of {refused.table_key}" if refused.table_key else ""
+        lines.append(f"stays: {refused.what}{of}, because of {refused.reason}")
     if len(result.refused) > SHOWN_MOST:
         lines.append(f"and {len(result.refused) - SHOWN_MOST:,} more of the plan stay; --json names them all")
     lines += [f"warning: {text}" for text in result.plan.warnings]

@@ -110,6 +110,8 @@ def _require_folder(path: str) -> None:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise FileUnwritable(path=path, detail=f"there is no folder {folder}.")
+    if os.path.isdir(path):
+        raise FileUnwritable(path=path, detail="it is a folder.")
 
 
 def maintain_text(result: MaintainResult) -> Lines:
@@ -159,4 +161,4 @@ def _figures(one: Figures) -> Lines:
         ]
     )
     columns = (f"table on {one.branch}", "fragments", "live", "on disk", "versions", "index coverage")
-    return [*lines, Table(columns, rows)]
+    return [*lines, Table(columns, rows, names=True)]

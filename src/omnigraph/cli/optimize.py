@@ -238,7 +238,7 @@ def result_text(result: OptimizeResult) -> Lines:
     if changed:
         columns = ("table", "fragments", "data", "index coverage", "seconds")
         rows = [_row(t) for t in changed]
-        lines.append(Table(columns, rows, frozenset(("seconds",))))
+        lines.append(Table(columns, rows, frozenset(("seconds",)), names=True))
     for table in result.tables:
         lines += _result_notes(table)
     if result.commit is None:

@@ -1,7 +1,8 @@
 """Answers: one JSON document for programs, text and tables for people. Echo of the target of a write on stderr.
 
 Tables are drawn by rich on a terminal, so that they fit its width; everywhere else they are aligned columns without
-borders, easy on `grep` and `awk`.
+borders, easy on `grep` and `awk`. Where a terminal is narrow, cells have several lines. Names are cut in their middle
+instead, and only on a terminal: a name in pieces on several lines can't be read, nor found again.
 """
 
 from __future__ import annotations
@@ -9,16 +10,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
+
+GAP = 2
+"""Between two columns."""
+NAME_LEAST, NAME_GOOD = 12, 24
+"""Names are cut to the one, if it must be, so that no word is broken; to the other, so that cells have one line."""
+WORD_MOST = 14
+"""Longer words, as paths in messages, may be broken."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells are text already; `right` names the columns of numbers."""
+    """Cells are text already; `right` names the columns of numbers; `names` says that the first column has names."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: frozenset[str] = frozenset()
+    names: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,9 +103,37 @@ def _draw(table: Table) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in table.columns:
-        drawn.add_column(name, justify="right" if name in table.right else "left", overflow="fold")
+    console = Console(file=sys.stdout, highlight=False)
+    widths = _widths(table, console.width) if table.names else None
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for i, name in enumerate(table.columns):
+        justify: Literal["left", "right"] = "right" if name in table.right else "left"
+        drawn.add_column(name, justify=justify, overflow="fold", width=None if widths is None else widths[i])
     for row in table.rows:
-        drawn.add_row(*(Text(cell) for cell in row))
-    Console(file=sys.stdout, highlight=False).print(drawn)
+        first = row[0] if widths is None else cut(row[0], widths[0])
+        drawn.add_row(*(Text(cell) for cell in (first, *row[1:])))
+    console.print(drawn)
+
+
+def _widths(table: Table, room: int) -> list[int] | None:
+    """Widths with which names are cut and no word of the other columns is broken; None if there are none."""
+    columns = list(zip(table.columns, *table.rows, strict=True))
+    whole = [max(len(cell) for cell in column) for column in columns]
+    words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    widths = [min(whole[0], NAME_LEAST), *(min(width, WORD_MOST) for width in words[1:])]
+    left = room - GAP * (len(widths) - 1) - sum(widths)
+    if left < 0:
+        return None
+    others = sorted(range(1, len(widths)), key=lambda i: whole[i] - widths[i])
+    for i, most in ((0, NAME_GOOD), *((i, whole[i]) for i in others), (0, whole[0])):
+        more = max(0, min(left, min(most, whole[i]) - widths[i]))
+        widths[i], left = widths[i] + more, left - more
+    return widths
+
+
+def cut(name: str, width: int) -> str:
+    """A name in so many characters: its middle is left out, because names are told apart by their ends."""
+    if len(name) <= width:
+        return name
+    end = width // 2
+    return f"{name[: width - end - 1]}…{name[len(name) - end :]}"

@@ -70,7 +70,7 @@ def repair_text(result: RepairResult, *, uri: str, some: bool = False) -> Lines:
         ]
         for t in drifted
     ]
-    lines: Lines = [Table(columns, rows, frozenset(("published", "newest")))]
+    lines: Lines = [Table(columns, rows, frozenset(("published", "newest")), names=True)]
     for table in drifted:
         lines += _details(table)
     return [*lines, *_advice(result, drifted, uri)]

@@ -24,19 +24,19 @@ def stats(
 ) -> Answer:
     """Show how healthy a graph is: fragments, deleted rows, index coverage, versions, bytes; and what to run.
 
-    Nothing is changed and no data is read.
+    Nothing is changed and no data is read. Exit code 1 if a table can't be opened; the others have their figures.
     """
     target = resolve_direct(uri, store, cluster, graph_id, verb="stats")
     echo_target("looking at", target.uri, branch=branch, quiet=quiet)
     with open_graph(target) as graph:
         result = graph.stats(branch=branch)
-    return Answer(result.to_json(), stats_text(result), json)
+    return Answer(result.to_json(), stats_text(result), json, exit_code=0 if result.ok else 1)
 
 
 def stats_text(found: GraphStats) -> Lines:
     columns = ("table", "rows", "deleted", "fragments", "small", "live", "on disk", "versions", "indices")
     rows = [_row(table) for table in found.tables]
-    lines: Lines = [Table(columns, rows, frozenset(columns[1:-1]))]
+    lines: Lines = [Table(columns, rows, frozenset(columns[1:-1]), names=True)]
     manifest = (
         f"{count(found.manifest_versions, 'version', 'versions')}, "
         f"{count(found.manifest_fragments, 'fragment', 'fragments')}, {size(found.manifest_bytes)}"
@@ -52,7 +52,7 @@ def stats_text(found: GraphStats) -> Lines:
 
 def _row(table: TableStats) -> list[str]:
     if table.error is not None:
-        return [table.table_key, *[""] * 7, table.error]
+        return [table.table_key, *[""] * 5, size(table.bytes_on_disk), f"{table.versions:,}", table.error]
     covered = sum(i.rows_covered == i.rows for i in table.indices)
     known = len(table.indices) + len(table.missing_indices)
     drifted = ", drifted" if table.drifted else ""

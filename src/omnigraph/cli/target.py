@@ -4,6 +4,9 @@ cluster and one of its graphs.
     <root>/__cluster/state.json     what the cluster has applied: its graphs are the resources named graph.<id>
     <root>/graphs/<id>.omni         the storage of each
 
+A state of another version than the one known here is refused: what it says may mean something else. A graph of a
+cluster that has no storage is refused as well, before anybody offers to create it: that is for the cluster to do.
+
 Local paths are shown as absolute ones, so that the echo of a write leaves no doubt.
 """
 
@@ -12,9 +15,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.actor import checked_actor as checked_actor
 from omnigraph.errors import (
@@ -23,12 +26,13 @@ from omnigraph.errors import (
     ClusterStateMissing,
     DirectOnly,
     GraphNotChosen,
+    GraphNotFound,
     GraphNotInCluster,
     NotAGraph,
     UnsupportedStore,
     UsageError,
 )
-from omnigraph.storage.layout import Location, locate
+from omnigraph.storage.layout import MANIFEST, Location, locate
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
@@ -36,9 +40,21 @@ if TYPE_CHECKING:
 
 _SERVER = re.compile(r"https?:", re.IGNORECASE)
 _STATE = "__cluster/state.json"
+_STATE_VERSION = 1
 _GRAPH = "graph."
 # A scheme with one slash: as a path it would quietly make a local folder named `s3:`.
 _SLASH_MISSING = re.compile(r"(file|s3|https?):/?(?!/)", re.IGNORECASE)
+
+
+class _StateOfAnotherVersion(ClusterStateInvalid):
+    remedy_text = "Upgrade omnigraph, or name the graph's own storage, which needs no cluster."
+
+
+class _StorageLost(GraphNotFound):
+    """The state of a cluster names a graph that is not there."""
+
+    text = "there is no graph at {uri}, although the state of the cluster at {root} says that it is applied."
+    remedy_text = "Put its folder back from a copy of the store, or let the cluster at {root} make it anew."
 
 
 @dataclass(frozen=True)
@@ -75,8 +91,9 @@ def resolve_direct(uri: str | None, store: str | None, cluster: str | None, grap
     if named is not None:
         raise UsageError(detail=f"the graph is named twice: as {named} and with --cluster {cluster}.")
     root = _located(cluster)
-    chosen = _chosen(root, graph, verb=verb)
-    return Target(uri=root.join("graphs", f"{chosen}.omni"), is_local=root.is_local)
+    folder = f"graphs/{_chosen(root, graph, verb=verb)}.omni"
+    _require_storage(root, folder)
+    return Target(uri=root.join(folder), is_local=root.is_local)
 
 
 def _chosen(root: Location, graph: str | None, *, verb: str) -> str:
@@ -100,14 +117,40 @@ def _graphs_of(root: Location) -> list[str]:
     if raw is None:
         raise ClusterStateMissing(root=root.uri, path=path)
     try:
-        resources = (json.loads(raw)["applied_revision"] or {}).get("resources") or {}
-        names = [name.removeprefix(_GRAPH) for name in dict(resources) if name.startswith(_GRAPH)]
+        resources = _applied(json.loads(raw), root, path)
     except ValueError as error:
         raise ClusterStateInvalid(root=root.uri, path=path, detail=f"it is no JSON ({error}).") from error
-    except (AttributeError, KeyError, TypeError) as error:
-        detail = "it does not say which resources are applied."
-        raise ClusterStateInvalid(root=root.uri, path=path, detail=detail) from error
+    names = [name.removeprefix(_GRAPH) for name in resources if name.startswith(_GRAPH)]
     return sorted(name for name in names if name and "/" not in name and "." not in name)
+
+
+def _applied(state: Any, root: Location, path: str) -> Mapping[str, Any]:
+    """The applied resources of a state by their names; none if nothing is applied yet."""
+    if not isinstance(state, dict):
+        raise ClusterStateInvalid(root=root.uri, path=path, detail="it is no mapping.")
+    version = state.get("version", _STATE_VERSION)
+    if version != _STATE_VERSION:
+        detail = f"it is of version {version}, and this omnigraph knows version {_STATE_VERSION}."
+        raise _StateOfAnotherVersion(root=root.uri, path=path, detail=detail)
+    if "applied_revision" not in state:
+        detail = "it does not say which resources are applied."
+        raise ClusterStateInvalid(root=root.uri, path=path, detail=detail)
+    revision = {} if state["applied_revision"] is None else state["applied_revision"]
+    if not isinstance(revision, dict):
+        raise ClusterStateInvalid(root=root.uri, path=path, detail="applied_revision is no mapping.")
+    resources = {} if revision.get("resources") is None else revision["resources"]
+    if not isinstance(resources, dict):
+        raise ClusterStateInvalid(root=root.uri, path=path, detail="its applied resources are no mapping.")
+    return resources
+
+
+def _require_storage(root: Location, folder: str) -> None:
+    from omnigraph.storage.folder import Folder
+
+    manifest = f"{folder}/{MANIFEST}"
+    there = os.path.isdir(root.join(manifest)) if root.is_local else Folder(root).files(manifest)
+    if not there:
+        raise _StorageLost(uri=root.join(folder), root=root.uri)
 
 
 def _located(address: str) -> Location:

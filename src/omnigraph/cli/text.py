@@ -63,7 +63,7 @@ def load_text(result: LoadResult) -> Lines:
 def tables_text(tables: Sequence[TableInfo]) -> Table:
     columns = ("table", "version", "rows", "fragments", "path")
     rows = [[t.table_key, str(t.version), f"{t.rows:,}", f"{t.fragments:,}", t.path] for t in tables]
-    return Table(columns, rows, frozenset(columns[1:4]))
+    return Table(columns, rows, frozenset(columns[1:4]), names=True)
 
 
 def branches_text(branches: Sequence[BranchInfo]) -> Table:

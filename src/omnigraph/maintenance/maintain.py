@@ -10,8 +10,8 @@
 Keeps: the order is fixed and the steps are independent. A step that fails has its error in the report, and the others
 run; the run as a whole is then not ok. The budget is for optimize, whose cost follows the data; it has a quarter of the
 time at least, so that slow steps before it can't starve it, and cleanup runs however late it is.
-One thing holds cleanup back, to a preview: if verify found that published data is missing, older versions may be all
-there is to save it from.
+What holds cleanup back, to a preview: verify failed, it found that published data may be lost, or a table failed in
+optimize. Older versions may be all that is left then. Rows that break rules do not: the graph would grow for ever.
 
 A run with nothing to do makes no commit. A crash leaves what the crash of the step that ran leaves; the next run goes
 on. Several runs at a time are safe, and of no use.
@@ -20,7 +20,7 @@ on. Several runs at a time are safe, and of no use.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any, Literal
 
 from omnigraph.commit.door import Door, write_timeout_s
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import BranchNotFound, OmnigraphError, UsageError
 from omnigraph.maintenance.cleanup import CleanupResult, cleanup
 from omnigraph.maintenance.cleanup.policy import Policy, Rule
 from omnigraph.maintenance.maintain_words import (
@@ -45,7 +45,8 @@ from omnigraph.maintenance.optimize.model import options_of
 from omnigraph.maintenance.policy import MaintainPolicy
 from omnigraph.maintenance.recover import recover
 from omnigraph.maintenance.stats import GraphStats, stats
-from omnigraph.maintenance.verify import VerifyOptions, verify
+from omnigraph.maintenance.verify import Finding, VerifyOptions, verify
+from omnigraph.maintenance.verify.findings import INDEX
 from omnigraph.maintenance.verify.run import IN_FLIGHT_S
 from omnigraph.pipeline.engine import Engines
 from omnigraph.storage.records import MAIN
@@ -55,14 +56,20 @@ Outcome = Literal["done", "nothing", "previewed", "problems", "failed"]
 OPTIMIZE_SHARE = 0.25
 PREVIEW = Policy(Rule(keep=10, older_than_s=7 * 86_400.0))
 """What is previewed where nobody has said what to keep."""
-LOST = frozenset(
+NOT_LOST = frozenset(
     (
-        *("manifest_row_broken", "manifest_duplicate", "record_missing", "head_mismatch", "schema_missing"),
-        *("branch_broken", "version_missing", "version_unreadable", "missing_file", "wrong_size"),
-        *("unreadable_data", "unreadable_blob", "graph_moved"),
+        *("dangling_endpoint", "duplicate_key", "duplicate_value", "cardinality", "key_mismatch", "broken_rule"),
+        *("index_stale", "index_wrong_answer", "dead_row_address", "uncovered_drift"),
     )
 )
-"""Findings of verify after which nothing is removed: see the docstring of the module."""
+"""Errors of verify that are not about lost data: rows that break rules, indices that can be built anew from rows, and
+drift, for which cleanup has a rule of its own. After any other error nothing is removed, `index_unreadable` included:
+where an index can't be asked it may be the rows that can't be read.
+"""
+WRONG_POLICY = (BranchNotFound.condition, UsageError.condition)
+"""Why optimize fails where the policy names what is not there; that says nothing about the data."""
+UNKNOWN = "so nobody knows whether older versions are all that is left of something"
+OR_YOURSELF = "or run omnigraph cleanup yourself"
 
 
 @dataclass(frozen=True)
@@ -164,43 +171,54 @@ class _Run:
         self._confirm = confirm
         self._engine = engine
         self._began = time.monotonic()
-        self._lost: list[str] = []
+        self._lost: list[str] | None = None
+        """Codes of findings that tell of lost data; None as long as nobody has looked."""
         self._bytes_left = policy.budget.max_bytes
         self._rows_left = policy.budget.max_rows
 
     def run(self) -> MaintainResult:
         started_at = datetime.now(UTC)
-        branches = self._branches()
-        before = {branch: self._measured(branch) for branch in branches}
+        branches, unmatched = self._branches()
+        measured = branches or [MAIN]
+        before = {branch: self._measured(branch) for branch in measured}
         steps = [_step("recover", self._recover), _step("verify", self._verify)]
         until = self._optimize_until()
-        steps += [_step("optimize", partial(self._optimize, branch, until), branch=branch) for branch in branches]
-        steps.append(_step("cleanup", self._cleanup))
-        after = {branch: self._measured(branch) for branch in branches}
+        optimized = [_step("optimize", partial(self._optimize, branch, until), branch=branch) for branch in branches]
+        optimized += [Step("optimize", "nothing", f"no branch matches {pattern}") for pattern in unmatched]
+        held = list(held_back(self._lost, optimized))
+        steps += [*optimized, _step("cleanup", partial(self._cleanup, held))]
+        after = {branch: self._measured(branch) for branch in measured}
         return MaintainResult(
             graph=self._door.manifest.location.uri,
             started_at=started_at,
             policy=self._policy,
             confirmed=self._confirm,
             steps=tuple(steps),
-            figures=tuple(_figures(branch, before[branch], after[branch]) for branch in branches),
+            figures=tuple(_figures(branch, before[branch], after[branch]) for branch in measured),
             seconds=time.monotonic() - self._began,
         )
 
-    def _branches(self) -> list[str]:
-        """Those that the policy names, and those that its patterns mean; main first."""
+    def _branches(self) -> tuple[list[str], list[str]]:
+        """Those that the policy names, and those that its patterns mean, main first; patterns that mean none."""
         there = sorted(self._door.manifest.heads())
         found: list[str] = []
-        for wanted in self._policy.optimize.branches:
+        unmatched: list[str] = []
+        for wanted in dict.fromkeys(self._policy.optimize.branches):
             is_pattern = any(c in wanted for c in "*?[")
-            found += [b for b in there if fnmatchcase(b, wanted)] if is_pattern else [wanted]
-        return sorted(dict.fromkeys(found), key=lambda b: b != MAIN)
+            meant = [b for b in there if fnmatchcase(b, wanted)] if is_pattern else [wanted]
+            found += meant
+            unmatched += [] if meant else [wanted]
+        return sorted(dict.fromkeys(found), key=lambda b: b != MAIN), unmatched
 
-    def _measured(self, branch: str) -> GraphStats | OmnigraphError:
+    def _measured(self, branch: str) -> GraphStats | str:
+        """The figures, or why there are none."""
         try:
             return stats(self._door, branch=branch)
         except OmnigraphError as error:
-            return error
+            return error.message
+        except Exception as error:  # noqa: BLE001
+            # As in a step: figures that can't be had must not cost the steps their turn.
+            return f"{type(error).__name__}: {error}"
 
     def _recover(self) -> Step:
         result = recover(self._door, wait_s=write_timeout_s())
@@ -219,7 +237,7 @@ class _Run:
             quick=part.depth == "quick", full=part.depth == "full", orphans_older_than_s=old_s, engine=self._engine
         )
         result = verify(self._door, self._engines, options)
-        self._lost = sorted({f.code for f in result.findings} & LOST)
+        self._lost = sorted({f.code for f in result.findings if tells_of_loss(f)})
         return Step(
             "verify",
             "done" if result.ok else "problems",
@@ -266,10 +284,10 @@ class _Run:
     def _limits(self, left_s: float | None) -> tuple[tuple[str, float | None], ...]:
         return ("the time", left_s), ("what may be read", self._bytes_left), ("the rows", self._rows_left)
 
-    def _cleanup(self) -> Step:
-        """Step 5."""
+    def _cleanup(self, held: Sequence[str]) -> Step:
+        """Step 5. `held` are reasons to remove nothing."""
         retention = self._policy.retention
-        remove = self._confirm and retention is not None and not self._lost
+        remove = self._confirm and retention is not None and not held
         result = cleanup(self._door, retention or PREVIEW, confirm=remove, watcher=self._engines.watcher)
         outcome: Outcome = "problems" if result.failed else "done" if remove else "previewed"
         if outcome == "done" and not result.bytes_removed and not result.old_versions_removed:
@@ -278,23 +296,41 @@ class _Run:
             "cleanup",
             outcome,
             cleanup_text(result),
-            notes=tuple(self._cleanup_notes(result)),
+            notes=tuple(self._cleanup_notes(result, held)),
             result=brief_cleanup(result.to_json()),
         )
 
-    def _cleanup_notes(self, result: CleanupResult) -> Iterator[str]:
+    def _cleanup_notes(self, result: CleanupResult, held: Sequence[str]) -> Iterator[str]:
         if self._policy.retention is None:
             rule = f"keep: {PREVIEW.default.keep}, older_than: {PREVIEW.default.to_json()['older_than']}"
             yield f"nobody has said what to keep, so nothing was removed; this is what {rule} would remove"
-        elif self._lost and self._confirm:
-            yield (
-                f"nothing was removed: verify found {', '.join(self._lost)}, and older versions may be what is left of "
-                "it; see to that first, or run omnigraph cleanup yourself"
-            )
+        elif held:
+            yield from (f"nothing was removed: {reason}" for reason in held)
         elif not self._confirm and result.bytes_removed:
             yield "nothing was removed: add --confirm to do it"
         yield from (f"{t.table_key}: {t.error}" for t in result.tables if t.error)
         yield from result.plan.warnings
+
+
+def tells_of_loss(finding: Finding) -> bool:
+    """Whether older versions may be what is left of something. Files of indices can be made again from the rows."""
+    return finding.severity == "error" and finding.code not in NOT_LOST and finding.cause != INDEX
+
+
+def held_back(lost: Sequence[str] | None, optimized: Sequence[Step]) -> Iterator[str]:
+    """Why cleanup removes nothing, and what to do first. `lost` is None if verify failed."""
+    needed = "and older versions may be what is left of it"
+    if lost is None:
+        yield f"verify failed, {UNKNOWN}; run omnigraph verify, see to what it says, {OR_YOURSELF}"
+    elif lost:
+        yield f"verify found {', '.join(lost)}, {needed}; see to that first, {OR_YOURSELF}"
+    for step in optimized:
+        if step.error is not None and step.error["condition"] not in WRONG_POLICY:
+            yield f"optimize of {step.branch} failed, {UNKNOWN}; see to that first, {OR_YOURSELF}"
+        failed = [t["table_key"] for t in (step.result or {}).get("tables", ()) if t["error"]]
+        if failed:
+            told = f"{', '.join(failed)} on {step.branch} failed in optimize, {needed}"
+            yield f"{told}; run omnigraph verify --full, see to what it says, {OR_YOURSELF}"
 
 
 def _step(name: StepName, run: Callable[[], Step], *, branch: str | None = None) -> Step:
@@ -305,20 +341,23 @@ def _step(name: StepName, run: Callable[[], Step], *, branch: str | None = None)
     except OmnigraphError as error:
         notes = (f"→ {error.remedy}",) if error.remedy else ()
         found = Step(name, "failed", error.message, branch=branch, notes=notes, error=error.to_json())
-    except Exception as error:  # noqa: BLE001
+    except BaseException as error:
         # A bug, or a library that failed in a way that nobody has met; it must not cost the other steps their turn.
+        # That of a panic in Rust is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         told = f"{type(error).__name__}: {error}"
         body = {"condition": "internal_error", "message": told, "remedy": "Please report this."}
         found = Step(name, "failed", told, branch=branch, error=body)
     return replace(found, seconds=time.monotonic() - began)
 
 
-def _figures(branch: str, before: GraphStats | OmnigraphError, after: GraphStats | OmnigraphError) -> Figures:
-    problem = next((one.message for one in (before, after) if isinstance(one, OmnigraphError)), None)
+def _figures(branch: str, before: GraphStats | str, after: GraphStats | str) -> Figures:
+    problem = next((one for one in (before, after) if isinstance(one, str)), None)
     return Figures(
         branch,
-        None if isinstance(before, OmnigraphError) else before,
-        None if isinstance(after, OmnigraphError) else after,
+        None if isinstance(before, str) else before,
+        None if isinstance(after, str) else after,
         problem,
     )
 

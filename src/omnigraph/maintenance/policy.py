@@ -34,6 +34,7 @@ from omnigraph.durations import DURATION_FORM, duration_text, parse_duration
 from omnigraph.errors import FileUnreadable, PolicyFileError, UsageError
 from omnigraph.language.schema.source import Place
 from omnigraph.maintenance.cleanup.policy import (
+    KEYS,
     Policy,
     make_policy,
     parse_policy,
@@ -167,9 +168,11 @@ def parse_maintain_policy(text: str, *, file: str = "<policy>") -> MaintainPolic
     root = parse_yaml(source, os.environ)
     if not isinstance(root.data, dict):
         raise source.error(root.place, "a policy file is a mapping, as in: cleanup: {keep: 10}")
+    reader = _Reader(source)
     if not set(root.data) & set(SECTIONS):
+        reader.require_known(root.data, (*SECTIONS, *KEYS))
         return MaintainPolicy(retention=parse_policy(text, file=file))
-    found = _Reader(source).policy(root.data)
+    found = reader.policy(root.data)
     return replace(found, retention=parse_policy(text, file=file)) if "cleanup" in root.data else found
 
 
@@ -210,8 +213,15 @@ class _Text(Text):
 class _Reader:
     source: _Text
 
+    def require_known(self, entries: Mapping[str, Entry], known: Sequence[str]) -> None:
+        for key, entry in entries.items():
+            if key not in known:
+                close = nearest(key, known)
+                hint = f"did you mean {close}?" if close else f"there is {', '.join(known)}."
+                raise self.source.error(entry.place, f"{key} is not known here; {hint}")
+
     def policy(self, root: Mapping[str, Entry]) -> MaintainPolicy:
-        self._require_known(root, tuple(SECTIONS))
+        self.require_known(root, tuple(SECTIONS))
         sections = {name: self._section(entry) for name, entry in root.items() if name != "cleanup"}
         return MaintainPolicy(
             optimize=self._optimize(sections.get("optimize", {})),
@@ -248,7 +258,7 @@ class _Reader:
         if not isinstance(entry.value.data, dict):
             raise self.source.error(entry.value.place, f"{entry.key} is a mapping with {', '.join(known)}.")
         found: dict[str, Entry] = entry.value.data
-        self._require_known(found, known)
+        self.require_known(found, known)
         return found
 
     def _names(self, entry: Entry | None) -> Iterator[str]:
@@ -283,10 +293,3 @@ class _Reader:
         if not found:
             raise self.source.error(entry.value.place, f"{entry.key} is {SIZE_FORM}.")
         return found
-
-    def _require_known(self, entries: Mapping[str, Entry], known: Sequence[str]) -> None:
-        for key, entry in entries.items():
-            if key not in known:
-                close = nearest(key, known)
-                hint = f"did you mean {close}?" if close else f"there is {', '.join(known)}."
-                raise self.source.error(entry.place, f"{key} is not known here; {hint}")

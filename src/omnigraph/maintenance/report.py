@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.stats import GraphStats, TableStats
 
 MANIFEST_ROW = "__manifest"
-_ROW, _BAR, _LEFT, _WIDE, _RIGHT = 34, 12, 170, 420, 90
+_ROW, _BAR, _LEFT, _WIDE, _RIGHT = 34, 12, 190, 400, 90
+_NAME_MOST = 24
+"""Characters of a name in a plot: of 11 px and one width, they fit on the left, whatever the font."""
 _COLOURS = {"done": "good", "nothing": "calm", "previewed": "calm", "problems": "bad", "failed": "bad"}
 
 
@@ -59,7 +61,10 @@ def bars(title: str, rows: Sequence[Bar], shown: Callable[[float], str], *, most
     ]
     for i, row in enumerate(rows):
         top = 4 + i * _ROW
-        parts.append(f'<text class="name" x="{_LEFT - 8}" y="{top + _BAR + 3}">{escape(_short(row.label))}</text>')
+        parts.append(
+            f'<text class="name" x="{_LEFT - 8}" y="{top + _BAR + 3}">{escape(_short(row.label))}'
+            f"<title>{escape(row.label)}</title></text>"
+        )
         for kind, value, y in (("before", row.before, top), ("after", row.after, top + _BAR + 2)):
             if value is None:
                 continue
@@ -75,7 +80,8 @@ def bars(title: str, rows: Sequence[Bar], shown: Callable[[float], str], *, most
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= 24 else f"{label[:11]}…{label[-12:]}"
+    end = _NAME_MOST // 2
+    return label if len(label) <= _NAME_MOST else f"{label[: _NAME_MOST - end - 1]}…{label[-end:]}"
 
 
 def page(result: MaintainResult) -> str:
@@ -98,8 +104,19 @@ def _steps(steps: Sequence[Step]) -> str:
         notes = "".join(f"<li>{escape(note)}</li>" for note in step.notes)
         told = escape(step.summary) + (f"<ul>{notes}</ul>" if notes else "")
         badge = f'<span class="badge {_COLOURS[step.outcome]}">{step.outcome}</span>'
-        rows.append(f"<tr><td>{escape(name)}</td><td>{badge}</td><td>{told}</td><td>{step.seconds:.1f} s</td></tr>")
-    return f"<table><tr><th>step</th><th></th><th></th><th>time</th></tr>{''.join(rows)}</table>"
+        took = _number(f"{step.seconds:.1f} s")
+        rows.append(f'<tr><td>{escape(name)}</td><td>{badge}</td><td class="told">{told}</td>{took}</tr>')
+    return _framed(("step", "", "", "time"), rows)
+
+
+def _framed(heads: Sequence[str], rows: Sequence[str]) -> str:
+    """A table that scrolls by itself where the page is narrower."""
+    first = "".join(f"<th>{name}</th>" for name in heads)
+    return f'<div class="scroll"><table><tr>{first}</tr>{"".join(rows)}</table></div>'
+
+
+def _number(text: str) -> str:
+    return f'<td class="number">{escape(text)}</td>'
 
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
@@ -168,19 +185,36 @@ def _table(one: Figures) -> str:
     for key in _keys(one):
         cells = [f"<td>{escape(key)}</td>"]
         for _, of, shown in _COLUMNS:
-            cells.append(f'<td class="number">{escape(_moved(before.get(key), after.get(key), of, shown))}</td>')
+            cells.append(_number(_moved(before.get(key), after.get(key), of, shown)))
         problem = next((t.error for t in (after.get(key), before.get(key)) if t is not None and t.error), None)
         cells.append(f"<td>{escape(problem or '')}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    heads = "".join(f"<th>{name}</th>" for name, _, _ in _COLUMNS)
-    return f"<table><tr><th>table</th>{heads}<th></th></tr>{''.join(rows)}</table>"
+    rows.append(_manifest_row(one))
+    return _framed(("table", *(name for name, _, _ in _COLUMNS), ""), rows)
+
+
+def _manifest_row(one: Figures) -> str:
+    of: dict[str, Callable[[GraphStats], float]] = {
+        "fragments": lambda g: g.manifest_fragments,
+        "on disk": lambda g: g.manifest_bytes,
+        "versions": lambda g: g.manifest_versions,
+    }
+    cells = [f"<td>{MANIFEST_ROW}</td>"]
+    for name, _, shown in _COLUMNS:
+        told = [] if name not in of else ["–" if g is None else shown(of[name](g)) for g in (one.before, one.after)]
+        cells.append(_number(_arrow(told)))
+    return f"<tr>{''.join(cells)}<td></td></tr>"
 
 
 def _moved(
     before: TableStats | None, after: TableStats | None, of: Callable[[Any], float], shown: Callable[[float], str]
 ) -> str:
-    told = [shown(of(t)) if t is not None and t.error is None else "–" for t in (before, after)]
-    return told[0] if told[0] == told[1] else f"{told[0]} → {told[1]}"
+    return _arrow([shown(of(t)) if t is not None and t.error is None else "–" for t in (before, after)])
+
+
+def _arrow(told: Sequence[str]) -> str:
+    """Before and after, once if they are the same."""
+    return " → ".join(dict.fromkeys(told))
 
 
 def _findings(result: MaintainResult) -> Iterator[str]:
@@ -194,7 +228,7 @@ def _findings(result: MaintainResult) -> Iterator[str]:
         where = " ".join(part for part in (one["table"], one["branch"] and f"on {one['branch']}") if part)
         cells = (one["severity"], one["code"], where, one["message"], one["remedy"])
         rows.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
-    yield f"<table><tr><th></th><th>code</th><th>where</th><th></th><th>what to do</th></tr>{''.join(rows)}</table>"
+    yield _framed(("", "code", "where", "", "what to do"), rows)
 
 
 # ---- frame -----------------------------------------------------------------------------------------------------------
@@ -208,18 +242,20 @@ body { margin: 2rem auto; max-width: 74rem; padding: 0 1rem; color: var(--ink); 
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .lead { color: var(--soft); }
+.scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
 th { text-align: left; color: var(--soft); font-weight: 500; }
 th, td { padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number { white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.told { overflow-wrap: anywhere; }
 ul { margin: .2rem 0; padding-left: 1.1rem; color: var(--soft); }
 .badge { border: 1px solid currentColor; border-radius: .6rem; padding: 0 .5rem; font-size: .85rem;
   white-space: nowrap; }
 .good { color: var(--good); } .bad { color: var(--bad); } .calm { color: var(--soft); }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(30rem, 1fr)); gap: 1rem; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(30rem, 100%), 1fr)); gap: 1rem; }
 figure { margin: 0; } figcaption { font-weight: 600; }
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 11px system-ui, sans-serif; }
-svg text.name { text-anchor: end; }
+svg text.name { text-anchor: end; font-family: ui-monospace, monospace; }
 rect.before { fill: var(--before); } rect.after { fill: var(--after); }
 .key { display: inline-block; width: .8rem; height: .8rem; margin-left: .6rem; }
 .key.before { background: var(--before); } .key.after { background: var(--after); }

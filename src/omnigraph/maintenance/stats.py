@@ -6,8 +6,8 @@
 3. graph    the manifest's own size and versions, branches, commits, undecided operations, drift, files of loads
 4. advice   what to run, and why, in sentences
 
-A table that can't be opened has its error in its row; the others have their figures. The cost is one open and one
-listing per table, whatever the number of rows.
+A table that can't be opened has its error in its row, with the figures of its folder; the others have all of theirs.
+The cost is one open and one listing per table, whatever the number of rows.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TableStats:
     `bytes_live` are the data files of the pinned version and the blobs beside them; `bytes_on_disk`, `files`,
     `versions` and `forks` are of the table's whole folder, with all versions and the forks of all branches.
     `missing_indices` are declared and not built; `pending_indices` neither, because they wait for vectors. `error` says
-    why there are no figures.
+    why there are no figures but those of the folder.
     """
 
     table_key: str
@@ -176,6 +176,11 @@ class GraphStats:
         return sum(t.forks for t in self.tables)
 
     @property
+    def ok(self) -> bool:
+        """Every table could be opened."""
+        return all(t.error is None for t in self.tables)
+
+    @property
     def drifted_tables(self) -> tuple[str, ...]:
         return tuple(t.table_key for t in self.tables if t.drifted)
 
@@ -254,29 +259,30 @@ def _last_optimize(view: View) -> Record | None:
 
 def _table(view: View, t: EntityType) -> TableStats:
     pin = view.pins[t.id]
-    none = TableStats(table_key=t.key, path=pin.path, version=pin.version)
+    found = TableStats(table_key=t.key, path=pin.path, version=pin.version)
     try:
         files = listed(view.tables.location, pin.root)
+        found = replace(
+            found,
+            bytes_on_disk=sum(f.size for f in files),
+            files=len(files),
+            versions=_versions(files),
+            forks=len({f.path.split("/")[1] for f in files if f.path.startswith("tree/")}),
+        )
         table = published(view, t.id)
         with lancefs.reading(f"looking at {t.key}"):
             beside = in_listing((f.path, f.size) for f in files)
             fragments, built = fragments_of(table, beside), built_indices(table)
         drifted = drift_of(view, t.id) is not None
     except OmnigraphError as error:
-        return replace(none, error=error.message)
-    return TableStats(
-        table_key=t.key,
-        path=pin.path,
-        version=pin.version,
+        return replace(found, error=error.message)
+    return replace(
+        found,
         rows=sum(f.rows for f in fragments),
         deleted_rows=sum(f.deleted for f in fragments),
         fragments=len(fragments),
         small_fragments=sum(2 * f.rows < ROWS_PER_FRAGMENT for f in fragments) if len(fragments) > 1 else 0,
         bytes_live=sum(f.size_bytes for f in fragments),
-        bytes_on_disk=sum(f.size for f in files),
-        files=len(files),
-        versions=_versions(files),
-        forks=len({f.path.split("/")[1] for f in files if f.path.startswith("tree/")}),
         indices=tuple(_index(index, fragments) for index in built),
         missing_indices=tuple(_missing(t, built, waiting=False)) if fragments else (),
         pending_indices=tuple(_missing(t, built, waiting=True)) if fragments else (),
@@ -319,7 +325,8 @@ def _advice(found: GraphStats) -> Iterator[str]:
     """What to run, most urgent first."""
     on = f" --branch {found.branch}" if found.branch != "main" else ""
     if found.pending_dead:
-        yield f"run omnigraph maintain: {found.pending_dead} operations of dead writers are not settled"
+        told = _many(found.pending_dead, "operation of a dead writer is", "operations of dead writers are")
+        yield f"run omnigraph maintain: {told} not settled"
     for table in found.tables:
         if table.error is not None:
             yield f"run omnigraph verify{on}: {table.table_key} can't be opened"
@@ -329,7 +336,9 @@ def _advice(found: GraphStats) -> Iterator[str]:
         reasons = list(_worn(table))
         if reasons:
             yield f"run omnigraph optimize{on}: {', '.join(reasons)} in {table.table_key}"
-    old = [t for t in found.tables if t.versions > 1 and t.bytes_on_disk > DISK_SHARE * max(t.bytes_live, 1 << 20)]
+    # What can't be opened may have nothing else left but its older versions.
+    whole = [t for t in found.tables if t.error is None]
+    old = [t for t in whole if t.versions > 1 and t.bytes_on_disk > DISK_SHARE * max(t.bytes_live, 1 << 20)]
     if old:
         size = sum(t.bytes_on_disk - t.bytes_live for t in old)
         names = ", ".join(t.table_key for t in old[:3]) + (" and others" if len(old) > 3 else "")
@@ -345,6 +354,10 @@ def _worn(table: TableStats) -> Iterator[str]:
         yield f"{100 * table.deleted_fraction:.0f} % deleted rows"
     uncovered = max((i.rows - i.rows_covered for i in table.indices), default=0)
     if uncovered:
-        yield f"{uncovered:,} rows that an index does not cover"
+        yield f"{_many(uncovered, 'row', 'rows')} that an index does not cover"
     if table.missing_indices:
-        yield f"{len(table.missing_indices)} declared indices that are not built"
+        yield _many(len(table.missing_indices), "declared index that is", "declared indices that are") + " not built"
+
+
+def _many(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"

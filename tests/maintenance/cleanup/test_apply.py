@@ -152,3 +152,18 @@ def test_a_plan_with_limits_that_no_command_takes_is_refused(history: og.Graph, 
     with pytest.raises(PlanUnusable, match="is at least"):
         history.cleanup(plan=plan, confirm=True)
     assert stray.exists()
+
+
+def test_staged_files_that_a_saved_plan_names_and_that_are_in_use_by_now_are_refused_and_named(
+    history: og.Graph,
+) -> None:
+    folder = Path(history.uri) / "__staging" / "0123456789abcdef"
+    folder.mkdir(parents=True)
+    (folder / "rows").write_bytes(b"x")
+    make_old(folder)
+    plan = saved(history, keep=100)
+    assert [s["path"] for s in plan["staging"]] == ["__staging/0123456789abcdef"]
+    (folder / "rows").write_bytes(b"more")
+    result = history.cleanup(plan=plan, confirm=True)
+    assert [(r.what, r.reason) for r in result.refused] == [("__staging/0123456789abcdef", "in_use")]
+    assert (folder / "rows").exists()

@@ -95,5 +95,5 @@ def test_the_commands_end_in_exit_code_1_and_show_the_others(
     shown = capsys.readouterr().out
     assert "node:City: failed: node:City at version" in shown
     assert "node:Person" in shown
-    assert main(["stats", lost.uri, "-q"]) == 0
+    assert main(["stats", lost.uri, "-q"]) == 1
     assert "node:Person" in capsys.readouterr().out

@@ -169,6 +169,10 @@ class _Run:
             refused += execute.refusals(table, present, floors, self._exists)
         staging = tuple(one for one in now.staging if one.path in {s.path for s in saved.staging})
         caches = tuple(one for one in now.caches if one.path in {s.path for s in saved.caches})
+        goes = {one.path for one in (*staging, *caches)}
+        for one in (*saved.staging, *saved.caches):
+            if one.path not in goes and any(self._exists(f"{one.path}/{f.path}") for f in one.files):
+                refused.append(Refused("", one.path, "in_use"))
         return replace(now, tables=tuple(tables), staging=staging, caches=caches, warnings=saved.warnings), refused
 
     def _revised(self, plan: CleanupPlan, facts: Facts) -> tuple[CleanupPlan, list[Refused]]:

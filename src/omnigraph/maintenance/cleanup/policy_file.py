@@ -44,10 +44,11 @@ class _Reader:
 
     def policy(self, root: Value) -> Policy:
         entries = self._mapping(root, "a policy file is a mapping, as in: keep: 10")
-        if SECTION in entries:
+        section = entries.get(SECTION)
+        if section is not None:
             # Other sections are for other commands, and theirs to judge. A limit beside them would be of no use.
             self._require_known(entries, tuple(SECTIONS))
-            entries = self._mapping(entries[SECTION].value, f"{SECTION} is a mapping, as in: {{keep: 10}}")
+            entries = self._mapping(section.value, f"{SECTION} is a mapping, as in: {{keep: 10}}")
         else:
             self._require_known(entries, (*KEYS, SECTION))
         self._require_known(entries, KEYS)
@@ -59,7 +60,8 @@ class _Reader:
             manifest_older_than_s=self._duration(entries.get("manifest_older_than"), MANIFEST_S, MANIFEST_LEAST_S),
         )
         if all(rule.is_empty for rule in policy.rules()):
-            raise self._source.error(root.place, "it keeps everything: give keep, older_than, or rules in branches.")
+            place = root.place if section is None else section.place
+            raise self._source.error(place, "it keeps everything: give keep, older_than, or rules in branches.")
         return policy
 
     def _branches(self, entry: Entry | None) -> Iterator[tuple[str, Rule]]:
