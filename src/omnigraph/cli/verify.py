@@ -67,11 +67,11 @@ def verify(
     from omnigraph.pipeline.session import SparkSettings
 
     settings = SparkSettings.of(master=master, conf=conf)
+    echo_target("verifying", target.uri, branch=branch, quiet=quiet)
     with (
         watching(quiet=quiet) as watcher,
         omnigraph.open(target.uri, engine=engine, master=settings.master, conf=settings.conf, watcher=watcher) as graph,
     ):
-        echo_target("verifying", target.uri, branch=branch, quiet=quiet)
         result = graph.verify(branch=branch, quick=quick, full=full, orphans_older_than_s=age_s)
     return Answer(result.to_json(), verify_text(result), json, exit_code=0 if result.ok else 1)
 

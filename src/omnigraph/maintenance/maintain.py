@@ -46,7 +46,7 @@ from omnigraph.maintenance.policy import MaintainPolicy
 from omnigraph.maintenance.recover import recover
 from omnigraph.maintenance.stats import GraphStats, stats
 from omnigraph.maintenance.verify import Finding, VerifyOptions, verify
-from omnigraph.maintenance.verify.findings import INDEX
+from omnigraph.maintenance.verify.findings import DROPPED, INDEX
 from omnigraph.maintenance.verify.run import IN_FLIGHT_S
 from omnigraph.pipeline.engine import Engines
 from omnigraph.storage.records import MAIN
@@ -58,7 +58,8 @@ PREVIEW = Policy(Rule(keep=10, older_than_s=7 * 86_400.0))
 """What is previewed where nobody has said what to keep."""
 NOT_LOST = frozenset(
     (
-        *("dangling_endpoint", "duplicate_key", "duplicate_value", "cardinality", "key_mismatch", "broken_rule"),
+        *("dangling_endpoint", "duplicate_key", "duplicate_value", "cardinality", "key_mismatch", "null_key"),
+        "broken_rule",
         *("index_stale", "index_wrong_answer", "dead_row_address", "uncovered_drift"),
     )
 )
@@ -314,7 +315,7 @@ class _Run:
 
 def tells_of_loss(finding: Finding) -> bool:
     """Whether older versions may be what is left of something. Files of indices can be made again from the rows."""
-    return finding.severity == "error" and finding.code not in NOT_LOST and finding.cause != INDEX
+    return finding.severity == "error" and finding.code not in NOT_LOST and finding.cause not in (INDEX, DROPPED)
 
 
 def held_back(lost: Sequence[str] | None, optimized: Sequence[Step]) -> Iterator[str]:

@@ -210,6 +210,16 @@ def raw_rows(graph: og.Graph, type_name: str, rows: list[dict[str, Any]], branch
     publish(graph, type_name, branch)
 
 
+def without(graph: og.Graph, type_name: str, column: str) -> None:
+    """Write a table anew as Lance lets anybody do it, with null in a column of one row that must not have it."""
+    table = newest(graph, type_name)
+    shape = pa.schema([f.with_nullable(True) for f in table.schema])
+    rows = table.to_table().to_pylist()
+    rows[-1][column] = None
+    lance.write_dataset(pa.Table.from_pylist(rows, shape), table.uri, mode="overwrite")
+    publish(graph, type_name)
+
+
 def age(path: Path, *, days: float = 30) -> None:
     """Make a file, or everything below a folder, that old."""
     for one in (path, *path.rglob("*")):

@@ -13,6 +13,7 @@ import omnigraph as og
 from omnigraph.commit import owner
 from omnigraph.commit.stamp import Stamp
 from omnigraph.storage import lancefs
+from omnigraph.storage.durable import manifest_path
 from tests.commit import plant
 from tests.maintenance.verify import damage
 
@@ -113,6 +114,48 @@ def test_files_of_strangers_where_omnigraph_puts_none(plain: og.Graph, name: str
     if "backup" in name:
         stray.parent.rmdir()
     assert plain.verify(quick=True).findings == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nodes/TABLE/foo/x", "nodes/TABLE/x", "nodes/photos/x.png", "__manifest/stray", "__manifest/foo/x"),
+        *("__recovery/loose.txt", "__recovery/what/x.json", "__recovery/0123/000000000001.0.json/x"),
+    ],
+)
+def test_files_that_cleanup_leaves_alone_are_not_left_to_cleanup(plain: og.Graph, name: str) -> None:
+    stray = Path(plain.uri, name.replace("nodes/TABLE", damage.pin_of(plain, "City").path))
+    stray.parent.mkdir(parents=True, exist_ok=True)
+    stray.write_bytes(b"stray")
+    assert plain.verify(quick=True).findings == (), "it may be a file of work in flight"
+    damage.age(Path(plain.uri))
+    finding = damage.only(plain.verify(quick=True), "unexplained_file", severity="warning", count=1)
+    assert finding.examples[0] in f"{name}/"
+    assert finding.remedy.endswith(f"move it out of {plain.uri}.")
+    assert plain.cleanup(older_than="7d", confirm=True) is not None
+    assert stray.exists()
+    stray.unlink()
+    assert plain.verify(quick=True).findings == ()
+
+
+@pytest.mark.parametrize("name", ["0123456789ab/000000000001.0.json", "0123456789ab/000000000001.plan0.json"])
+def test_old_control_objects_are_no_files_of_strangers(plain: og.Graph, name: str) -> None:
+    file = Path(plain.uri, "__recovery", name)
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    damage.age(Path(plain.uri))
+    assert plain.verify(quick=True).findings == ()
+
+
+def test_a_history_that_can_not_be_read_is_told_where_it_would_explain_files(plain: og.Graph) -> None:
+    pin = damage.pin_of(plain, "City")
+    file = Path(manifest_path(str(damage.folder(plain, pin)), pin.version - 1))
+    file.write_bytes(file.read_bytes()[:40])
+    stray = damage.folder(plain, pin) / "data" / "stray.lance"
+    stray.write_bytes(b"stray")
+    damage.age(Path(plain.uri))
+    finding = damage.only(og.open(plain.uri).verify(quick=True), "history_unreadable", table="node:City")
+    assert finding.severity == "warning"
 
 
 def test_files_of_older_versions_and_of_dropped_types_are_explained(plain: og.Graph) -> None:

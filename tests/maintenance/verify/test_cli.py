@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,13 @@ def test_warnings_end_in_exit_code_0(plain: og.Graph, capsys: pytest.CaptureFixt
     plain.insert({"City": [{"name": "Trier"}]})
     assert main(["verify", plain.uri, "--quick", "-q"]) == 0
     assert capsys.readouterr().out.endswith("ok, with 1 warning\n")
+
+
+def test_the_target_is_named_before_the_graph_is_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(tmp_path / "nowhere")]) != 0
+    shown = capsys.readouterr().err.splitlines()
+    assert f"verifying {tmp_path / 'nowhere'}" in shown[0]
+    assert "error" in shown[1]
 
 
 def test_an_age_that_is_none_is_wrong_usage(plain: og.Graph, capsys: pytest.CaptureFixture[str]) -> None:

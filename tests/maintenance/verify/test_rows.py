@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,14 +35,48 @@ def test_an_id_that_is_there_twice(plain: og.Graph, type_name: str, row: dict[st
         row = damage.newest(plain, type_name).to_table(limit=1).to_pylist()[0]
     damage.raw_rows(plain, type_name, [row])
     finding = damage.only(plain.verify(), "duplicate_key", severity="error", branch="main", count=1)
-    assert finding.examples == (repr(row["id"]),)
-    assert f"`omnigraph export {plain.uri} --type {type_name} --branch main > rows.jsonl`" in finding.remedy
+    assert len(finding.examples) == 2, "both rows are named"
+    assert all(example.startswith(repr(row["id"])) for example in finding.examples)
+    assert len(set(finding.examples)) == 2, "and can be told apart"
+    assert f"`omnigraph export {plain.uri} --type {type_name} --branch main --out rows.jsonl`" in finding.remedy
 
 
 def test_a_unique_value_that_is_there_twice(plain: og.Graph) -> None:
     damage.raw_rows(plain, "Person", [{"id": "new", "name": "new", "email": "p1@example.org"}])
-    finding = damage.only(plain.verify(), "duplicate_value", severity="error", table="node:Person", branch="main")
-    assert "email='p1@example.org'" in finding.examples[0]
+    finding = damage.only(plain.verify(), "duplicate_value", severity="error", table="node:Person", count=1)
+    assert finding.examples == ("'p001' email='p1@example.org'", "'new' email='p1@example.org'")
+
+
+def test_rows_that_clash_are_named_beside_each_other(plain: og.Graph) -> None:
+    clashing = [{"id": f"new{i}", "name": f"new{i}", "email": f"p{i}@example.org"} for i in (7, 2, 5)]
+    damage.raw_rows(plain, "Person", clashing)
+    finding = damage.only(plain.verify(), "duplicate_value", count=3)
+    assert [example.partition(" ")[0] for example in finding.examples] == [
+        *("'p002'", "'new2'", "'p005'", "'new5'", "'p007'")
+    ]
+
+
+def test_a_node_that_is_there_twice_has_its_edges_once(tmp_path: Path) -> None:
+    graph = og.init(tmp_path / "g", "node P { name: String @key }\nedge L: P -> P @card(1..1)")
+    graph.insert({"P": [{"name": "a"}], "L": [{"src": "a", "dst": "a"}]})
+    damage.raw_rows(graph, "P", [{"id": "a", "name": "a"}])
+    damage.only(graph.verify(engine="local"), "duplicate_key", table="node:P", count=1)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "column", "told"),
+    [
+        ("Knows", "id", "rows have no id"),
+        ("LivesIn", "src", "edges have no src"),
+        ("LivesIn", "dst", "edges have no dst"),
+    ],
+)
+def test_an_id_or_an_end_that_is_null(plain: og.Graph, type_name: str, column: str, told: str) -> None:
+    damage.without(plain, type_name, column)
+    result = plain.verify()
+    finding = damage.only(result, "null_key", severity="error", branch="main", count=1)
+    assert finding.message == told
+    assert len(finding.examples) == 1
 
 
 def test_nulls_are_not_unique_values(plain: og.Graph) -> None:

@@ -1,22 +1,37 @@
-"""What lies around the tables: undecided operations, drift, folders that no commit knows, files of strangers."""
+"""What lies around the tables: undecided operations, lost commits, drift, folders that no commit knows, files of
+strangers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from omnigraph.commit.door import Door
-from omnigraph.errors import StorageError, VersionReclaimed
-from omnigraph.maintenance.drift import drift_of
-from omnigraph.maintenance.listing import children, folders, listed
+from omnigraph.commit.stage import View
+from omnigraph.commit.stamp import Stamp
+from omnigraph.commit.ticket import Tickets, epoch_of
+from omnigraph.errors import BranchNotFound, CommitNotFound, NotAGraph, StorageError, VersionReclaimed
+from omnigraph.maintenance.drift import Drift, drift_of
+from omnigraph.maintenance.listing import StoredFile, children, folders, listed
 from omnigraph.maintenance.recover import pending
+from omnigraph.maintenance.verify.files import BOOKKEEPING
 from omnigraph.maintenance.verify.findings import FOREIGN, Finding, found
+from omnigraph.maintenance.verify.reading import reading
 from omnigraph.pipeline.bulk.staging import STAGING
+from omnigraph.storage import lancefs
 from omnigraph.storage.control import CLEANUP, LEASES
 from omnigraph.storage.layout import CACHE, MANIFEST, RECOVERY, TABLE_FOLDERS, Location
-from omnigraph.storage.records import Head
+from omnigraph.storage.manifest import FORMAT
+from omnigraph.storage.objects import ControlObjects
+from omnigraph.storage.records import Head, Pin
+from omnigraph.storage.references import folder_of
 
 OWN = frozenset((MANIFEST, RECOVERY, STAGING, CLEANUP, LEASES, CACHE.partition("/")[0], *TABLE_FOLDERS.values()))
 """All that omnigraph puts directly into a graph's folder. Directly into those of tables it puts folders only."""
+_TABLE = re.compile(r"[a-z][0-9a-z]+-[0-9a-f]+")
+_INTENT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\.json(#\d+)?")
+"""What programs of older formats kept directly in `__recovery`."""
 
 
 def check_tickets(door: Door, heads: Mapping[str, Head]) -> Iterator[Finding]:
@@ -26,53 +41,153 @@ def check_tickets(door: Door, heads: Mapping[str, Head]) -> Iterator[Finding]:
             yield found("dead_ticket", text, branch=one.branch, examples=[f"epoch {one.epoch}, {one.operation}"])
 
 
+def check_lost(door: Door, heads: Mapping[str, Head]) -> Iterator[Finding]:
+    """Operations that reached tables and that the head of their branch does not know, while nobody is at them.
+
+    A ticket is there before the first effect, and goes only after the head has moved. So the versions are looked at
+    first, then the ticket, then the head once more: whoever was at work had the ticket, or has moved the head by now.
+    Where neither is so the head was further once, and the version of the manifest that held it is gone.
+    """
+    if door.manifest.format() < FORMAT:
+        return
+    for view in _views(door, heads):
+        ahead: dict[int, set[str]] = {}
+        for table, pin in view.pins.items():
+            for stamp in _stamps_above(view, pin):
+                if stamp.incarnation == view.head.incarnation and stamp.epoch > view.head.epoch:
+                    ahead.setdefault(stamp.epoch, set()).add(view.table_keys.get(table, table))
+        for epoch, tables in sorted(ahead.items()):
+            if _is_lost(door, view.head, epoch):
+                branch, reached = view.head.branch, view.head.epoch
+                text = f"epoch {epoch} of {branch} has left versions in tables, and the head is only at {reached}"
+                yield found("commit_lost", text, branch=branch, count=len(tables), examples=sorted(tables))
+
+
+def _is_lost(door: Door, head: Head, epoch: int) -> bool:
+    if Tickets(ControlObjects(door.manifest.location)).holder(head.incarnation, epoch) is not None:
+        return False
+    now = door.manifest.heads().get(head.branch)
+    return now is not None and now.incarnation == head.incarnation and now.epoch < epoch
+
+
+def _stamps_above(view: View, pin: Pin) -> list[Stamp]:
+    """The stamps of ours on versions above a pin of a table that the branch owns."""
+    try:
+        with reading(f"reading the history of {pin.path}"):
+            if not view.owns(pin) or view.tables.newest_version(pin) == pin.version:
+                return []
+            stamps = lancefs.stamps_above(view.tables.newest(pin), pin.version)
+    except (StorageError, VersionReclaimed, lancefs.TableMissing):
+        return []  # what is not there or can't be opened is told of it elsewhere
+    return [known for _, text in stamps if (known := Stamp.parse(text)) is not None]
+
+
+class _Nameless(View):
+    """A view of a branch whose schema can't be read: tables are known by their ids."""
+
+    @property
+    def table_keys(self) -> dict[str, str]:
+        return {table: f"{'edge' if table[0] == 'e' else 'node'}:{table}" for table in self.pins}
+
+
+def _views(door: Door, heads: Iterable[str]) -> Iterator[View]:
+    for branch in heads:
+        view = _seen(door, branch)
+        if view is not None:
+            yield view
+
+
+def _seen(door: Door, branch: str) -> View | None:
+    """The branch's newest state, as far as the manifest can be read; None if it is gone."""
+    head = door.manifest.heads().get(branch)
+    if head is None:
+        return None
+    try:
+        with reading(f"reading the state of {branch}"):
+            view = door.view(branch)
+            return view if view.table_keys else None  # which reads the schema
+    except BranchNotFound:
+        return None
+    except (StorageError, CommitNotFound, NotAGraph):
+        pins = {table: pin for table, pin in head.pins.items() if pin is not None}
+        return _Nameless(head=head, pins=pins, manifest=door.manifest, tables=door.tables)
+
+
 def check_drift(door: Door, heads: Mapping[str, Head]) -> Iterator[Finding]:
     """Of the newest state of every branch: what lies above an older pin may be another writer's commit."""
-    newest = door.manifest.heads()
-    for branch in heads:
-        if branch not in newest:
-            continue
-        view = door.view(branch)
+    for view in _views(door, heads):
         for table in view.pins:
-            try:
-                drift = drift_of(view, table)
-                if drift is not None:
-                    # Once more on a newer state: a repair may have published it in the meantime.
-                    drift = drift_of(door.view(branch), table)
-            except (StorageError, VersionReclaimed):
-                continue  # the version itself is not there or can't be opened, which is told of it elsewhere
+            drift = _drift(door, view, table)
             if drift is not None:
                 text = (
                     f"{drift.table_key} is at version {drift.head_version}, ahead of the published version "
                     f"{drift.pin.version}, and no operation of omnigraph explains it"
                 )
                 yield found(
-                    "uncovered_drift", text, table=drift.table_key, branch=branch, examples=list(drift.operations)
+                    "uncovered_drift",
+                    text,
+                    table=drift.table_key,
+                    branch=view.head.branch,
+                    examples=drift.operations,
                 )
 
 
-def check_folders(location: Location, known: set[str], *, old_s: float) -> Iterator[Finding]:
-    """Tables that no commit knows, and files of jobs that ended long ago."""
+def _drift(door: Door, view: View, table: str) -> Drift | None:
+    try:
+        with reading(f"reading the history of {view.pins[table].path}"):
+            drift = drift_of(view, table)
+            # Once more on a newer state: a repair may have published it in the meantime.
+            newer = None if drift is None else _seen(door, view.head.branch)
+            return None if newer is None or table not in newer.pins else drift_of(newer, table)
+    except (StorageError, VersionReclaimed, lancefs.TableMissing):
+        return None  # the version itself is not there or can't be opened, which is told of it elsewhere
+
+
+def check_folders(location: Location, known: set[str] | None, *, old_s: float) -> Iterator[Finding]:
+    """Tables that no commit knows, and files of jobs that ended long ago; `known` None if nobody can say which are."""
     for folder in (*TABLE_FOLDERS.values(), STAGING):
+        is_staging = folder == STAGING
         newest: dict[str, float] = {}
-        for name, modified_s in _tops(location, folder, known):
+        for name, modified_s in _tops(location, folder, known or set()):
             newest[name] = max(newest.get(name, 0.0), modified_s)
         old = sorted(name for name, modified_s in newest.items() if modified_s < old_s)
-        if old:
-            is_staging = folder == STAGING
+        foreign = [] if is_staging else [name for name in old if not _TABLE.fullmatch(name.rpartition("/")[2])]
+        left = [name for name in old if name not in foreign]
+        if left and (is_staging or known is not None):
             text = "files of jobs that ended long ago" if is_staging else "folders of tables that no commit knows"
-            yield found("unexplained_file", text, count=len(old), examples=old)
+            yield found("unexplained_file", text, count=len(left), examples=left)
+        if foreign:
+            text = "folders lie where omnigraph puts those of tables only"
+            yield found("unexplained_file", text, count=len(foreign), examples=foreign, cause=FOREIGN)
 
 
-def check_foreign(location: Location) -> Iterator[Finding]:
-    """What lies where omnigraph puts nothing, of whatever age: no work in flight can have made it."""
+def check_foreign(location: Location, *, old_s: float) -> Iterator[Finding]:
+    """What lies where omnigraph puts nothing, of whatever age: no work in flight can have made it.
+
+    In the folders where Lance and the store keep files of their own, once it is old.
+    """
     files, names = children(location, "")
     foreign = [*files, *(f"{name}/" for name in names if name not in OWN)]
     for folder in TABLE_FOLDERS.values():
         foreign += [f"{folder}/{name}" for name in children(location, folder)[0]]
+    for folder, strange in ((MANIFEST, _beside_lance), (RECOVERY, _no_control)):
+        old = [file for file in listed(location, folder) if file.modified_s < old_s]
+        foreign += [f"{folder}/{path}" for path in strange(old)]
     if foreign:
         text = "files lie where omnigraph puts none"
         yield found("unexplained_file", text, count=len(foreign), examples=sorted(foreign), cause=FOREIGN)
+
+
+def _beside_lance(files: Iterable[StoredFile]) -> Iterator[str]:
+    other = folder_of(MANIFEST, ((f.path, f.size, f.modified_s) for f in files)).other
+    yield from (file.path for file in other if not BOOKKEEPING.search(file.path))
+
+
+def _no_control(files: Iterable[StoredFile]) -> Iterator[str]:
+    for file in files:
+        is_ticket = file.path.count("/") == 1 and epoch_of(file.path) is not None
+        if not is_ticket and not _INTENT.fullmatch(file.path):
+            yield file.path
 
 
 def _tops(location: Location, folder: str, known: set[str]) -> Iterator[tuple[str, float]]:

@@ -38,11 +38,16 @@ def blob_tasks(
 ) -> list[dict[str, Any]]:
     """`read` says of how many rows the bytes are read."""
     return [
-        {"place": place, "line": line_json(line), "fragments": group, "read": read, "seed": seed}
+        {"place": place, "line": line_json(line), "fragments": group, "read": _depth(line, facts, read), "seed": seed}
         for line in lines
         if blob_columns(line.type) and facts.get(line.at, {}).get("whole")
         for group in grouped(facts[line.at]["fragments"])
     ]
+
+
+def _depth(line: Line, facts: Mapping[str, Any], read: Depth) -> Depth:
+    """Bytes are read by a filter, which a table may refuse for another reason that is told of it."""
+    return read if facts[line.at]["filters"] else "none"
 
 
 def check_blobs(task: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 2. shape     its columns are those of the schema, its counts those that the head notes
 3. needs     every data file with its recorded size, every deletion file, every segment of every index with its
              recorded bytes
-4. coverage  live fragments that an index does not cover
+4. coverage  live fragments that an index does not cover, and indices of columns that are not there
 5. strays    files older than work in flight can be that no version of the table or of a fork refers to, and forks that
              no branch has; older versions are read only if something is left to explain
 
@@ -15,24 +15,28 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.listing import StoredFile, listed
-from omnigraph.maintenance.verify.findings import INDEX, Finding, found
+from omnigraph.maintenance.verify.findings import DROPPED, FOREIGN, INDEX, Finding, found
+from omnigraph.maintenance.verify.reading import read, reading, reason
 from omnigraph.maintenance.verify.scope import Line, line_of, place_of
-from omnigraph.maintenance.verify.tables import finding_json, opened, reason, tell
+from omnigraph.maintenance.verify.tables import finding_json, live_rows, opened, tell
 from omnigraph.storage import durable, lancefs
 from omnigraph.storage.indices import FRAGMENT_REUSE, BuiltIndex, built_indices
 from omnigraph.storage.layout import Location
+from omnigraph.storage.references import folder_of
 from omnigraph.storage.table import storage_schema
 
+HISTORY_TRIES = 3
 _INDEX = "index "
 # Lance's own bookkeeping: it is replaced or left behind by every commit, and no version names it.
-_BOOKKEEPING = re.compile(r"(^|/)(_versions/|_transactions/|_refs/|_latest)|\.(tmp|torn)|#\d+$|(^|/)\.tmp")
+BOOKKEEPING = re.compile(r"(^|/)(_versions/|_transactions/|_refs/|_latest)|\.(tmp|torn)|#\d+$|(^|/)\.tmp")
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,10 @@ class Folder:
 
 
 def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
-    """The task: `lines` of one table, `forks` that some branch of the graph has, `old_s` before which a file is old."""
+    """The task: `lines` of one table, `forks` that some branch of the graph has, `old_s` before which a file is old.
+
+    Where nobody knows all `forks` they are None, and nothing is called a stray.
+    """
     location = place_of(task["place"])
     lines = [line_of(body) for body in task["lines"]]
     folder = Folder(listed(location, task["root"]))
@@ -76,9 +83,11 @@ def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
     needed: set[str] = set()
     for line in lines:
         try:
-            table = opened(location, line)
-            with lancefs.reading(f"looking at {line.pin.path}"):
-                told, fact, needs = _check_line(location, line, table, folder)
+            told, fact, needs = read(
+                location,
+                f"looking at {line.pin.path}",
+                partial(_check_line, location, line, folder),
+            )
         except lancefs.TableMissing:
             text = f"version {line.pin.version} of {line.pin.path}, which {line.branch} pins, is not there"
             findings.append(tell("version_missing", line, text))
@@ -91,7 +100,7 @@ def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
         needed |= needs
         facts[line.at] = fact
     unopened = len(facts) < len(lines)
-    if not unopened:
+    if not unopened and task["forks"] is not None:
         findings += _strays(location, task, lines[0], folder, needed)
     return {
         "findings": [finding_json(f) for f in findings],
@@ -104,9 +113,8 @@ def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
 # ---- one version -----------------------------------------------------------------------------------------------------
 
 
-def _check_line(
-    location: Location, line: Line, table: Any, folder: Folder
-) -> tuple[list[Finding], dict[str, Any], set[str]]:
+def _check_line(location: Location, line: Line, folder: Folder) -> tuple[list[Finding], dict[str, Any], set[str]]:
+    table = opened(location, line)
     fragments = [f.metadata.to_json() for f in table.get_fragments()]
     roots = _roots(location, line, table)
     if None in roots.values():
@@ -115,14 +123,20 @@ def _check_line(
         return told, {}, set()
     needs = list(_needed(line, table, fragments, roots))
     findings = [*_check_shape(line, table, fragments), *_check_needed(line, needs, folder)]
-    indices = [_index(d, {f["id"]: _live(f) for f in fragments}) for d in built_indices(table)]
+    built = built_indices(table)
+    fields = _field_ids(table.lance_schema.fields())
+    homeless = [index for index in built if not fields.issuperset(index.fields)]
+    live = {f["id"]: live_rows(f) for f in fragments}
+    indices = [_index(index, live) for index in built if index not in homeless]
     if not line.is_base:
-        findings += _check_coverage(line, indices)
+        findings += [*_check_coverage(line, indices), *_check_fields(line, homeless)]
     broken = {need.what for need in needs if _problem(need, folder) is not None}
     whole = all(what.startswith(_INDEX) for what in broken)
     fact = {
-        "fragments": [[f["id"], _live(f)] for f in fragments],
-        "indices": [i for i in indices if whole and f"{_INDEX}{i['name']}" not in broken],
+        "fragments": [[f["id"], live_rows(f)] for f in fragments],
+        # One index of a column that is gone makes Lance refuse every filter, so that no other can be asked either.
+        "indices": [i for i in indices if whole and not homeless and f"{_INDEX}{i['name']}" not in broken],
+        "filters": not homeless,
         "bytes": sum(n.size or 0 for n in needs if n.what == "data file"),
         "stable": bool(table.has_stable_row_ids),
         "whole": whole,
@@ -130,9 +144,8 @@ def _check_line(
     return findings, fact, {n.path for n in needs}
 
 
-def _live(fragment: Mapping[str, Any]) -> int:
-    deleted = (fragment.get("deletion_file") or {}).get("num_deleted_rows") or 0
-    return int(fragment["physical_rows"]) - int(deleted)
+def _field_ids(fields: Iterable[Any]) -> set[int]:
+    return {i for field in fields for i in (field.id(), *_field_ids(field.children()))}
 
 
 def _index(built: BuiltIndex, live: Mapping[int, int]) -> dict[str, Any]:
@@ -155,6 +168,14 @@ def _check_coverage(line: Line, indices: list[dict[str, Any]]) -> Iterator[Findi
         yield tell("index_uncovered", line, text, count=rows)
 
 
+def _check_fields(line: Line, homeless: list[BuiltIndex]) -> Iterator[Finding]:
+    for index in homeless:
+        text = (
+            f"the index {index.name} ({index.kind}) is of a property that the table does not have: every filter fails"
+        )
+        yield tell("index_unreadable", line, text, cause=DROPPED)
+
+
 def _many(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {'indices' if what == 'index' else what + 's'}"
 
@@ -170,10 +191,10 @@ def _check_shape(line: Line, table: Any, fragments: list[dict[str, Any]]) -> Ite
         if name in held and _plain(kind) and _plain(held[name]) and held[name] != kind
     ]
     wrong += [f"{name} is not declared" for name in held if name not in wanted]
-    if wrong and not line.is_base:
+    if wrong and not line.is_base and not line.is_bare:
         text = f"the columns of {line.pin.path} at version {line.pin.version} are not those of the schema"
         yield tell("schema_mismatch", line, text, count=len(wrong), examples=wrong)
-    rows = sum(_live(f) for f in fragments)
+    rows = sum(live_rows(f) for f in fragments)
     noted = (line.pin.rows, line.pin.fragments)
     if noted[0] is not None and noted != (rows, len(fragments)):
         text = f"the head notes {noted[0]} rows in {noted[1]} fragments, there are {rows} in {len(fragments)}"
@@ -273,17 +294,43 @@ def _strays(
             f.path
             for f in folder.files
             if f.modified_s < task["old_s"]
-            and not _BOOKKEEPING.search(f.path)
+            and not BOOKKEEPING.search(f.path)
             and not _explains(f.path, explained)
             and not (f.path.startswith("tree/") and f.path.split("/")[1] not in known)
         ]
 
     left = unexplained(needed)
-    if left:
-        left = unexplained(needed | _referred(location, line, sorted(known)))
+    foreign = {f.path for f in folder_of(line.pin.root, ((path, 0, 0.0) for path in left)).other}
+    if foreign:
+        text = f"files in {line.pin.root} lie where omnigraph puts none"
+        told = sorted(foreign)
+        yield found("unexplained_file", text, table=line.type.key, count=len(told), examples=told, cause=FOREIGN)
+    if not foreign.issuperset(left):
+        yield from _unreferred(
+            location, line, sorted(known), lambda explained: unexplained(needed | foreign | explained)
+        )
+
+
+def _unreferred(
+    location: Location, line: Line, forks: list[str], unexplained: Callable[[set[str]], list[str]]
+) -> Iterator[Finding]:
+    try:
+        left = unexplained(_all_referred(location, line, forks))
+    except StorageError as error:
+        text = f"older versions of {line.pin.root} can't be read"
+        yield found("history_unreadable", text, table=line.type.key, branch=line.branch, examples=[reason(error)])
+        return
     if left:
         text = f"files in {line.pin.root} are referred to by no version"
         yield found("unexplained_file", text, table=line.type.key, count=len(left), examples=sorted(left))
+
+
+def _all_referred(location: Location, line: Line, forks: list[str]) -> set[str]:
+    """What versions refer to. One that a cleanup removes meanwhile is in the way once; one that is damaged, always."""
+    for _ in range(HISTORY_TRIES - 1):
+        with suppress(StorageError):
+            return _referred(location, line, forks)
+    return _referred(location, line, forks)
 
 
 def _explains(path: str, explained: set[str]) -> bool:
@@ -303,7 +350,7 @@ def _referred(location: Location, line: Line, forks: list[str]) -> set[str]:
             table = lancefs.open_newest(location, location.join(line.pin.root, *([prefix] if prefix else [])))
         except lancefs.TableMissing:
             continue
-        with lancefs.reading(f"reading the history of {line.pin.root}"):
+        with reading(f"reading the history of {line.pin.root}"):
             for batch in table.tracked_files():
                 for base, path in zip(
                     batch.column("base_uri").to_pylist(), batch.column("path").to_pylist(), strict=True

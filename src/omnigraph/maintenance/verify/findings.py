@@ -44,17 +44,40 @@ _LOST = (
 _REBUILD = "Save the rows with `omnigraph export {uri} --branch {branch}` and load them into a new graph."
 _MERGE = "`omnigraph load {uri} --data FILE --mode merge --branch {branch}`"
 _APPLY = "`omnigraph schema apply {uri} --schema FILE --branch {branch}`"
-_ANEW = (
-    "`omnigraph export {uri} --type {type} --branch {branch} > rows.jsonl`, then `omnigraph load {uri} --data "
-    "rows.jsonl --mode overwrite --branch {branch}`."
-)
+_SAVED = "`omnigraph export {uri} --type {type} --branch {branch} --out rows.jsonl`"
+_ANEW = "`omnigraph load {uri} --data rows.jsonl --mode overwrite --branch {branch}`"
 _CLEANUP = "See what may go with `omnigraph cleanup {uri} --older-than 7d`, and run it again with `--confirm`."
 INDEX = "index"
 """A file of an index, which can be made again from the rows."""
 FOREIGN = "foreign"
 """A file where omnigraph puts none."""
+DROPPED = "dropped"
+"""An index of a property that the table does not have any more."""
+
+
+def _deleted(where: str) -> str:
+    """The command that removes edges; its names in capitals are for the user to fill in."""
+    query = f"query remove() {{{{ delete {{type}} where {where} }}}}"
+    return f"`omnigraph mutate {{uri}} -e '{query}' --branch {{branch}}`"
+
+
+_BY_ID, _BY_ENDS = _deleted('id = "ID"'), _deleted('from = "ID" and to = "ID"')
+
 
 CODES: Mapping[str, Code] = {
+    "manifest_unreadable": Code(
+        "error",
+        "rows of `__manifest` can't be read: schemas and the history; only what heads hold is checked",
+        "Put the files of `__manifest` back from a copy of the store, and run `omnigraph verify {uri}` again.",
+    ),
+    "commit_lost": Code(
+        "error",
+        "a table holds versions of an operation that the head of its branch does not know and that nobody is at",
+        "Before anybody writes to {branch}, put the newest version of `__manifest` back from a copy of the store: "
+        "`omnigraph commit list {uri} --branch {branch}` shows whether the commit is there again. The next writer "
+        "takes the table back to what is published. After a power loss it may be a write that was never acknowledged: "
+        "then there is nothing to put back.",
+    ),
     "manifest_row_broken": Code("error", "a row of `__manifest` can't be understood", _REBUILD),
     "manifest_duplicate": Code("error", "`__manifest` holds one object twice, with different contents", _REBUILD),
     "record_missing": Code("error", "a commit or a decided epoch has no record", _REBUILD),
@@ -68,6 +91,11 @@ CODES: Mapping[str, Code] = {
         "error", "a file is shorter or longer than the version that needs it says", _LOST, {INDEX: _INDEX_FILES}
     ),
     "unreadable_data": Code("error", "rows can't be read, although their files have the right size", _LOST),
+    "wrong_rows": Code(
+        "error",
+        "a version has more or fewer rows than it records: a file was replaced by another one",
+        _LOST,
+    ),
     "unreadable_blob": Code("error", "the bytes of a blob are not there", _LOST),
     "graph_moved": Code(
         "error",
@@ -79,7 +107,15 @@ CODES: Mapping[str, Code] = {
         "a table's columns are not those of the accepted schema",
         "Look at what happened to the table with `omnigraph repair {uri} --branch {branch}`.",
     ),
-    "index_unreadable": Code("error", "questions that go through an index fail", _REINDEX),
+    "index_unreadable": Code(
+        "error",
+        "questions that go through an index fail",
+        _REINDEX,
+        {
+            DROPPED: "Run `omnigraph optimize {uri} --tables {table} --branch {branch}`: it drops indices of "
+            "properties that are gone."
+        },
+    ),
     "index_stale": Code("error", "an index finds rows by values that they do not have, or no longer", _REINDEX),
     "index_wrong_answer": Code("error", "an index does not find what a full scan finds", _REINDEX),
     "dead_row_address": Code(
@@ -90,12 +126,13 @@ CODES: Mapping[str, Code] = {
     "dangling_endpoint": Code(
         "error",
         "an edge starts or ends at a node that is not there",
-        f"Add the missing nodes with {_MERGE}, or remove the edges from Python with `graph.delete`.",
+        f"Add the missing nodes with {_MERGE}, or remove the edges by their ids with {_BY_ID}.",
     ),
     "duplicate_key": Code(
         "error",
         "two rows of a table have the same id",
-        f"Write the type's rows anew, each once: {_ANEW}",
+        f"Save the type's rows with {_SAVED}, leave one line of each id in rows.jsonl, and write them anew with "
+        f"{_ANEW}.",
     ),
     "duplicate_value": Code(
         "error",
@@ -105,12 +142,19 @@ CODES: Mapping[str, Code] = {
     "cardinality": Code(
         "error",
         "a node has fewer or more edges of a type than its @card allows",
-        f"Add edges with {_MERGE}, remove them from Python with `graph.delete`, or change the schema with {_APPLY}.",
+        f"Add edges with {_MERGE}, remove some with {_BY_ENDS}, or change the schema with {_APPLY}.",
     ),
     "key_mismatch": Code(
         "error",
         "a row's id is not the one that its key gives",
-        f"Write the rows anew: {_ANEW}",
+        f"Save the type's rows with {_SAVED}, take the id out of these rows in rows.jsonl, since the key gives it, and "
+        f"write them anew with {_ANEW}.",
+    ),
+    "null_key": Code(
+        "error",
+        "a row has no id, or an edge has no start or no end",
+        f"Save the type's rows with {_SAVED}, complete these rows in rows.jsonl or take them out, and write them anew "
+        f"with {_ANEW}.",
     ),
     "broken_rule": Code(
         "error",
@@ -143,6 +187,11 @@ CODES: Mapping[str, Code] = {
         "a file that no version refers to, older than work in flight can be; or one where omnigraph puts none",
         _CLEANUP,
         {FOREIGN: "Nothing of omnigraph wrote it, and cleanup leaves it alone: move it out of {uri}."},
+    ),
+    "history_unreadable": Code(
+        "warning",
+        "older versions of a table can't be read: nobody can say which of its files are needed",
+        _LOST,
     ),
     "orphan_fork": Code(
         "warning",

@@ -11,13 +11,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
+from omnigraph.errors import StorageError
 from omnigraph.maintenance.verify.findings import Finding, found
+from omnigraph.maintenance.verify.reading import read, reason
 from omnigraph.maintenance.verify.scope import StillManifest
-from omnigraph.storage import lancefs
 from omnigraph.storage.manifest import FORMAT
 from omnigraph.storage.records import Head, Pin, Record, apply_delta
 
@@ -37,13 +38,14 @@ class Rows:
 @dataclass(frozen=True)
 class History:
     """What is wrong, how many commits were looked at, the folders of all tables that any commit ever had, and the forks
-    of tables that commits of live branches have.
+    of tables that commits of live branches have. Not `is_known`: the rows can't be read, there may be more of these.
     """
 
     findings: tuple[Finding, ...]
     commits: int
     pins: frozenset[Pin]
     live_pins: frozenset[Pin]
+    is_known: bool = True
 
     @property
     def roots(self) -> set[str]:
@@ -59,7 +61,13 @@ def check_manifest(manifest: StillManifest, heads: list[Head]) -> History:
         # Heads of older formats are derived from rows of another shape, and carry every record.
         records = [record for head in everyone.values() for record in head.recent]
         return _history((), len(records), everyone.values(), records)
-    rows = _read(manifest)
+    try:
+        rows = read(manifest.location, "reading the manifest", lambda: _read(manifest))
+    except StorageError as error:
+        text = "the rows of the manifest can't be read"
+        broken = found("manifest_unreadable", text, table=_MANIFEST, examples=[reason(error)])
+        records = [record for head in everyone.values() for record in head.recent]
+        return replace(_history([broken], len(records), everyone.values(), records), is_known=False)
     findings = list(rows.findings)
     seen: set[str] = set()
     for head in heads:
@@ -89,8 +97,7 @@ def _line(pin: Pin) -> Pin:
 
 
 def _read(manifest: StillManifest) -> Rows:
-    with lancefs.reading("reading the manifest"):
-        table = manifest.table().to_table(columns=["object_id", "kind", "body"])
+    table = manifest.table().to_table(columns=["object_id", "kind", "body"])
     bodies: dict[str, str] = {}
     broken: list[str] = []
     doubled: list[str] = []

@@ -25,9 +25,10 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.verify.findings import EXAMPLES_MOST, Finding
+from omnigraph.maintenance.verify.reading import read, reason
 from omnigraph.maintenance.verify.rows import named_rows
 from omnigraph.maintenance.verify.scope import Line, line_json, line_of, place_of
-from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, reason, tell
+from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, unreadable
 from omnigraph.maintenance.verify.vectors import check_vectors
 from omnigraph.maintenance.verify.words import check_words
 from omnigraph.storage import lancefs
@@ -68,24 +69,44 @@ def index_tasks(
 def check_index(task: Mapping[str, Any]) -> dict[str, Any]:
     location, line, index = place_of(task["place"]), line_of(task["line"]), task["index"]
     asked = 0
-
-    def broken(why: str) -> Finding:
-        return tell("index_unreadable", line, f"{_named(index)} can't be asked", examples=[why])
-
     findings: list[Finding] = []
+
+    def work() -> None:
+        nonlocal asked
+        asked = 0
+        findings.clear()
+        table = opened(location, line)
+        for finding in _checked(location, line, table, task):
+            if isinstance(finding, int):
+                asked += finding
+            else:
+                findings.append(finding)
+
     try:
-        with lancefs.reading(f"asking {index['name']}"):
-            table = opened(location, line)
-            for finding in _checked(location, line, table, task):
-                if isinstance(finding, int):
-                    asked += finding
-                else:
-                    findings.append(finding)
+        try:
+            read(location, f"asking {index['name']}", work)
+        except StorageError as error:
+            findings.append(_broken(location, line, task, reason(error)))
     except lancefs.TableMissing:
         findings.append(tell("version_missing", line, f"version {line.pin.version} of {line.pin.path} is not there"))
-    except StorageError as error:
-        findings.append(broken(reason(error)))
     return {"findings": [finding_json(f) for f in findings], "asked": asked, "rows_done": 0}
+
+
+def _broken(location: Location, line: Line, task: Mapping[str, Any], why: str) -> Finding:
+    """A question failed: the index is to blame only if its column can be read without it."""
+    column, chosen = task["index"]["column"], task["fragments"]
+
+    def scan() -> None:
+        table = opened(location, line)
+        fragments = None if chosen is None else [table.get_fragment(i) for i in chosen]
+        for _ in table.scanner(columns=[column], fragments=fragments, use_scalar_index=False).to_batches():
+            pass
+
+    try:
+        read(location, f"reading {column}", scan)
+    except StorageError as error:
+        return unreadable(line, f"{column}: {reason(error)}")
+    return tell("index_unreadable", line, f"{_named(task['index'])} can't be asked", examples=[why])
 
 
 def _named(index: Mapping[str, Any]) -> str:

@@ -6,11 +6,14 @@
 3. check      per bucket: equal texts have equal digests and so meet there; violations come back as row ids
 4. name       the first few of them, by reading those rows
 
+A digest task also counts: every fragment must give as many rows as its version records, and no id or end is null.
+
 Memory follows the task: a digest task holds a group of fragments, a bucket about `BUCKET_ROWS` digests.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,15 +21,27 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.errors import StorageError
 from omnigraph.language.schema.model import EdgeType
 from omnigraph.maintenance.verify.findings import EXAMPLES_MOST, Finding
+from omnigraph.maintenance.verify.reading import reading
 from omnigraph.maintenance.verify.scope import Image, Line, line_json, line_of, place_of
-from omnigraph.maintenance.verify.tables import finding_json, finding_of, grouped, opened, tell, tried
+from omnigraph.maintenance.verify.tables import (
+    finding_json,
+    finding_of,
+    grouped,
+    live_rows,
+    opened,
+    tell,
+    tried,
+    unreadable,
+)
 from omnigraph.pipeline.bulk.digest import digests
 from omnigraph.pipeline.bulk.exchange import Received, Sender, addressed, receive, relation
 from omnigraph.pipeline.bulk.index import Index
 from omnigraph.pipeline.bulk.staging import Staging
 from omnigraph.pipeline.runner import Runner
+from omnigraph.storage import lancefs
 from omnigraph.storage.layout import Location
 from omnigraph.write.validate.unique import texts_of
 
@@ -104,7 +119,7 @@ def check_rows(
         for group in grouped(facts[line.at]["fragments"])
     ]
     made = runner.run(DIGEST_ROWS, tasks, stage="reading ids and endpoints")
-    broken = {task["id"] for task, one in zip(tasks, made, strict=True) if one["findings"]}
+    broken = {task["id"] for task, one in zip(tasks, made, strict=True) if one["sent"] is None}
     asked = [q for q in questions if not {q.of.id, "" if q.among is None else q.among.id} & broken]
     sent = [one["sent"] for one in made]
     checks = [
@@ -146,31 +161,66 @@ def _question_json(question: Question) -> dict[str, Any]:
 def digest_rows(task: Mapping[str, Any]) -> dict[str, Any]:
     location, line = place_of(task["place"]), line_of(task["line"])
     sender = Sender(task["buckets"], width=WIDTH)
-    done = 0
+    tally: _Tally | None = None
 
     def work() -> list[Finding]:
-        nonlocal sender, done
-        sender, done = Sender(task["buckets"], width=WIDTH), 0
+        nonlocal sender, tally
+        sender, tally = Sender(task["buckets"], width=WIDTH), None
         table = opened(location, line)
         names = _columns(line, task["columns"])
+        fragments = [table.get_fragment(i) for i in task["fragments"]]
         scanner = table.scanner(
-            columns=names,
-            fragments=[table.get_fragment(i) for i in task["fragments"]],
-            with_row_id=True,
-            batch_size=BATCH_ROWS,
+            columns=names, fragments=fragments, with_row_id=True, with_row_address=True, batch_size=BATCH_ROWS
         )
+        counted = _Tally()
         for batch in scanner.to_batches():
-            done += batch.num_rows
-            _send(line, task["id"], pa.table(batch), task["columns"], sender)
-        return []
+            rows = pa.table(batch)
+            counted.add(rows)
+            _send(line, task["id"], rows, task["columns"], sender)
+        findings = list(counted.findings(line, [f.metadata.to_json() for f in fragments]))
+        tally = counted
+        return findings
 
-    def told(why: str) -> Finding:
-        text = f"rows of {line.pin.path} at version {line.pin.version} can't be read"
-        return tell("unreadable_data", line, text, count=len(task["fragments"]), examples=[why])
-
-    findings = tried(location, work, told)
-    sent = None if findings else sender.send(Staging.of(task["staging"]), "digests")
+    findings = tried(location, work, lambda why: unreadable(line, why, count=len(task["fragments"])))
+    sent = None if tally is None else sender.send(Staging.of(task["staging"]), "digests")
+    done = 0 if tally is None else tally.rows.total()
     return {"findings": [finding_json(f) for f in findings], "sent": sent, "rows_done": done}
+
+
+class _Tally:
+    """How many rows each fragment gave, and which have no id, or no end."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[int] = Counter()
+        self._nulls: dict[str, list[str]] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        fragments = np.asarray(rows.column("_rowaddr").combine_chunks()) >> np.uint64(32)
+        for fragment, count in zip(*np.unique(fragments, return_counts=True), strict=True):
+            self.rows[int(fragment)] += int(count)
+        for name in {"id", "src", "dst"}.intersection(rows.column_names):
+            nulls = rows.column(name).is_null()
+            if name != "id" and "id" in rows.column_names:
+                named = [repr(i) for i in rows.column("id").filter(nulls).to_pylist()]
+            else:
+                named = [f"row {i}" for i in rows.column("_rowid").filter(nulls).to_pylist()]
+            self._nulls.setdefault(name, []).extend(named)
+
+    def findings(self, line: Line, fragments: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+        wrong = []
+        for fragment in fragments:
+            held, recorded = self.rows[fragment["id"]], live_rows(fragment)
+            deletion = fragment.get("deletion_file")
+            is_recorded = not deletion or deletion.get("num_deleted_rows")
+            if is_recorded and held != recorded:
+                wrong.append(f"fragment {fragment['id']}: {held} rows, not {recorded}")
+        if wrong:
+            text = f"version {line.pin.version} of {line.pin.path} has other rows than it records"
+            yield tell("wrong_rows", line, text, count=len(wrong), examples=wrong)
+        for name, named in sorted(self._nulls.items()):
+            if named:
+                text = "rows have no id" if name == "id" else f"edges have no {name}"
+                yield tell("null_key", line, text, count=len(named), examples=named)
 
 
 def _columns(line: Line, relations: Sequence[str]) -> list[str]:
@@ -199,14 +249,25 @@ def check_bucket(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [answers[question["code"]](held, question) for question in task["questions"]]
 
 
-def _answer(row_ids: np.ndarray, **more: Any) -> dict[str, Any]:
-    return {"count": len(row_ids), "rows": np.sort(row_ids)[:EXAMPLES_MOST].tolist(), **more}
+def _answer(row_ids: np.ndarray, *, leads: np.ndarray | None = None, count: int | None = None) -> dict[str, Any]:
+    """`rows`: the first of them, each behind the row id that its group is sorted by, which by default is its own."""
+    leads = row_ids if leads is None else leads
+    first = np.lexsort((row_ids, leads))[:EXAMPLES_MOST]
+    rows = [[int(leads[i]), int(row_ids[i])] for i in first]
+    return {"count": len(row_ids) if count is None else count, "rows": rows}
 
 
 def _repeated(held: Received, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Counts those that are too many, and shows them beside the row that was there before them."""
     rows = held.of(question["column"], question["of"], width=WIDTH)
-    again = Index(rows).groups() != np.arange(len(rows))
-    return _answer(rows[again, 2])
+    groups = Index(rows).groups()
+    again = groups != np.arange(len(rows))
+    if not again.any():
+        return _answer(rows[again, 2])
+    clashing = np.flatnonzero(np.isin(groups, groups[again]))
+    leads = np.full(len(rows), np.iinfo(rows.dtype).max, dtype=rows.dtype)
+    np.minimum.at(leads, groups[clashing], rows[clashing, 2])
+    return _answer(rows[clashing, 2], leads=leads[groups[clashing]], count=int(again.sum()))
 
 
 def _missing(held: Received, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,11 +280,14 @@ def _degrees(held: Received, question: Mapping[str, Any]) -> dict[str, Any]:
     """Nodes whose number of edges is not within the bounds; the rows are those of the nodes."""
     nodes = held.of("id", question["among"], width=WIDTH)
     starts = held.of(question["column"], question["of"], width=WIDTH)
-    at = Index(nodes).find(starts)
+    index = Index(nodes)
+    at = index.find(starts)
     degrees = np.bincount(at[at >= 0], minlength=len(nodes))
     wrong = degrees < question["low"]
     if question["high"] is not None:
         wrong |= degrees > question["high"]
+    # An id that is there twice is one node, and its first row has the edges.
+    wrong &= index.groups() == np.arange(len(nodes))
     return _answer(nodes[wrong, 2])
 
 
@@ -234,11 +298,13 @@ def _told(location: Location, question: Question, answers: Sequence[Mapping[str,
     count = sum(answer["count"] for answer in answers)
     if count == 0:
         return None
-    rows = sorted(row for answer in answers for row in answer["rows"])[:EXAMPLES_MOST]
+    rows = [row for _, row in sorted(pair for answer in answers for pair in answer["rows"])][:EXAMPLES_MOST]
     named = question.among if question.code == "cardinality" else question.of
     assert named is not None
-    columns = {"duplicate_key": ("id",), "duplicate_value": ("id", *question.properties), "cardinality": ("id",)}
-    examples = named_rows(location, named, rows, columns.get(question.code, ("id", question.column)))
+    ends = ("src", "dst") if isinstance(named.type, EdgeType) else ()
+    columns = {"duplicate_key": ("id", *ends), "duplicate_value": ("id", *question.properties), "cardinality": ("id",)}
+    twice = question.code == "duplicate_key"
+    examples = named_rows(location, named, rows, columns.get(question.code, ("id", question.column)), numbered=twice)
     return tell(question.code, question.of, _sentence(question), count=count, examples=examples)
 
 
@@ -256,14 +322,23 @@ def _sentence(question: Question) -> str:
     return f"edges have a {question.column} that is no {end}"
 
 
-def named_rows(location: Location, line: Line, row_ids: Sequence[int], columns: Sequence[str]) -> list[str]:
-    """The first rows in words, by their values in some columns."""
+def named_rows(
+    location: Location, line: Line, row_ids: Sequence[int], columns: Sequence[str], *, numbered: bool = False
+) -> list[str]:
+    """Rows in words, by their values in some columns; `numbered` where these may be the same."""
     if not row_ids:
         return []
-    table = opened(location, line)
     where = f"_rowid IN ({','.join(str(i) for i in row_ids)})"
+    names = list(dict.fromkeys(columns))
     try:
-        found = table.to_table(columns=list(dict.fromkeys(columns)), filter=where, use_scalar_index=False)
-    except (OSError, ValueError, RuntimeError):
+        with reading("naming rows"):
+            table = opened(location, line)
+            found = table.to_table(columns=names, filter=where, with_row_id=True, use_scalar_index=False)
+    except (StorageError, lancefs.TableMissing):
         return [f"row {i}" for i in row_ids]
-    return [" ".join(f"{k}={v!r}" if k != "id" else repr(v) for k, v in row.items()) for row in found.to_pylist()]
+    by_id = {row.pop("_rowid"): row for row in found.to_pylist()}
+    return [_in_words(by_id[i]) + (f" (row {i})" if numbered else "") for i in row_ids if i in by_id]
+
+
+def _in_words(row: Mapping[str, Any]) -> str:
+    return " ".join(f"{k}={v!r}" if k != "id" else repr(v) for k, v in row.items())

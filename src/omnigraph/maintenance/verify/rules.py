@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.scope import Image, Line, line_json, line_of, place_of
-from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, tried
+from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, tried, unreadable
 from omnigraph.storage.columns import arrow_schema
 from omnigraph.write import image as images
 from omnigraph.write.delta import TypeDelta, no_ids
@@ -56,11 +56,7 @@ def check_rules(task: Mapping[str, Any]) -> dict[str, Any]:
             findings += _check(line, rows)
         return findings
 
-    def told(why: str) -> Finding:
-        text = f"rows of {line.pin.path} at version {line.pin.version} can't be read"
-        return tell("unreadable_data", line, text, count=len(task["fragments"]), examples=[why])
-
-    findings = tried(location, work, told)
+    findings = tried(location, work, lambda why: unreadable(line, why, count=len(task["fragments"])))
     return {"findings": [finding_json(f) for f in findings], "rows_done": done}
 
 

@@ -7,21 +7,22 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.commit.door import Door
 from omnigraph.errors import BranchNotFound, UsageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.verify.addresses import address_tasks
-from omnigraph.maintenance.verify.around import check_drift, check_folders, check_foreign, check_tickets
+from omnigraph.maintenance.verify.around import check_drift, check_folders, check_foreign, check_lost, check_tickets
 from omnigraph.maintenance.verify.blobs import Depth, blob_tasks
-from omnigraph.maintenance.verify.findings import Finding, VerifyResult, found, gathered
+from omnigraph.maintenance.verify.findings import Finding, VerifyResult, gathered
 from omnigraph.maintenance.verify.history import History, check_manifest
 from omnigraph.maintenance.verify.indices import SAMPLE_ROWS, index_tasks
 from omnigraph.maintenance.verify.rows import check_rows, questions_of
 from omnigraph.maintenance.verify.rules import rule_tasks
 from omnigraph.maintenance.verify.scope import Line, Scope, StillManifest, line_json, ordered, place_json, scope_of
+from omnigraph.maintenance.verify.settle import settled
 from omnigraph.maintenance.verify.tables import finding_of
 from omnigraph.pipeline.bulk.staging import Staging, new_staging
 from omnigraph.pipeline.engine import Engines
@@ -34,9 +35,6 @@ IN_FLIGHT_S = 7 * 24 * 3600.0
 LOCAL_BELOW_BYTES = 256 << 20
 """To read less than this takes a process of this machine less time than a JVM and its workers need to begin."""
 CHECK_INDEX = "omnigraph.maintenance.verify.indices:check_index"
-_GONE = frozenset(
-    ("version_missing", "version_unreadable", "missing_file", "unreadable_data", "unreadable_blob", "index_unreadable")
-)
 
 
 @dataclass(frozen=True)
@@ -63,19 +61,37 @@ def verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult
     work_bytes = 0 if options.quick else sum(_work_bytes(line, full=options.full) for line in scope.lines)
     runner = engines.runner(work_bytes=work_bytes, requested=options.engine, local_below_bytes=LOCAL_BELOW_BYTES)
     job = _Job(manifest.location, history, scope, runner, options)
-    findings = [*history.findings, *job.tables()]
-    if not options.quick:
-        findings += [*job.rows(), *job.indices(), *(job.rules() if options.full else ())]
-    findings += job.blobs()
-    old_s = time.time() - options.orphans_older_than_s
-    named = {head.branch: head for head in heads}
-    findings += check_tickets(door, named)
-    findings += check_drift(door, named)
-    findings += check_folders(manifest.location, history.roots, old_s=old_s)
-    findings += check_foreign(manifest.location)
+    findings = [*history.findings, *(scope.findings if history.is_known else ()), *job.findings()]
+    findings += _around(door, history, heads, options)
+
+    def look(again: Scope, all_values: bool) -> list[Finding]:
+        deeper = replace(options, full=options.full or (all_values and not options.quick))
+        return _Job(manifest.location, history, again, runner, deeper).findings()
+
+    told = settled(manifest.location, findings, scope, newest=lambda: _newest(door, options.branch), look=look)
     checked = {"branches": len(heads), "commits": history.commits, **job.checked}
-    settled = gathered(_settled(door, findings), uri=manifest.location.uri)
-    return VerifyResult(checked, settled, runner.engine, time.monotonic() - started)
+    result = gathered(told, uri=manifest.location.uri)
+    return VerifyResult(checked, result, runner.engine, time.monotonic() - started)
+
+
+def _around(door: Door, history: History, heads: Sequence[Head], options: VerifyOptions) -> Iterator[Finding]:
+    location, old_s = door.manifest.location, time.time() - options.orphans_older_than_s
+    named = {head.branch: head for head in heads}
+    yield from check_tickets(door, named)
+    yield from check_lost(door, named)
+    yield from check_drift(door, named)
+    yield from check_folders(location, history.roots if history.is_known else None, old_s=old_s)
+    yield from check_foreign(location, old_s=old_s)
+
+
+def _newest(door: Door, branch: str | None) -> tuple[Scope, Scope]:
+    """What all heads rest on by now, and what the one that was asked for does."""
+    manifest = StillManifest(door.manifest.location)
+    heads = ordered(manifest.heads())
+    everything = scope_of(manifest, heads)
+    if branch is None:
+        return everything, everything
+    return everything, scope_of(manifest, [head for head in heads if head.branch == branch])
 
 
 def _chosen(manifest: StillManifest, branch: str | None) -> list[Head]:
@@ -101,11 +117,18 @@ class _Job:
         self._options = options
         self._seed = random.randrange(2**31) if options.seed is None else options.seed
         self._facts: dict[str, Any] = {}
-        self._heads_lines = tuple(line for line in scope.lines if not line.is_base)
+        self._heads_lines = tuple(line for line in scope.lines if not line.is_base and not line.is_bare)
         self.checked = {"tables": len(scope.lines), "files": 0, "bytes": 0}
         if not options.quick:
             self.checked |= {"rows": 0, "indices": 0, "index_questions": 0}
         self.checked |= {"blobs": 0}
+
+    def findings(self) -> list[Finding]:
+        """Of everything in the scope."""
+        found = [*self.tables()]
+        if not self._options.quick:
+            found += [*self.rows(), *self.indices(), *(self.rules() if self._options.full else ())]
+        return [*found, *self.blobs()]
 
     def _run(self, work: str, tasks: list[dict[str, Any]], *, stage: str) -> list[Any]:
         return self._runner.run(f"omnigraph.maintenance.verify.{work}", tasks, stage=stage)
@@ -120,7 +143,7 @@ class _Job:
                 "place": self._place,
                 "root": root,
                 "lines": [line_json(line) for line in lines],
-                "forks": sorted(self._history.forks(root)),
+                "forks": sorted(self._history.forks(root)) if self._history.is_known else None,
                 "old_s": old_s,
             }
             for root, lines in by_root.items()
@@ -201,25 +224,3 @@ def _work_bytes(line: Line, *, full: bool) -> int:
 def _width(t: EntityType, name: str) -> int:
     kind = t.by_name[name].type
     return 4 * kind.dimension if kind.dimension else _WIDTHS.get(kind.kind, 8)
-
-
-# ---- what others did meanwhile ---------------------------------------------------------------------------------------
-
-
-def _settled(door: Door, findings: Sequence[Finding]) -> Iterator[Finding]:
-    """A version that is broken because others replaced and collected it meanwhile is none of the graph's any more."""
-    doubtful = [f for f in findings if f.code in _GONE and f.version is not None]
-    pinned = _pinned(door) if doubtful else set()
-    for one in findings:
-        if one.code in _GONE and one.version is not None and one.version not in pinned:
-            text = f"version {one.version[1]} of {one.version[0]} was replaced and removed while it was being checked"
-            yield found("collected_meanwhile", text, table=one.table, branch=one.branch)
-        else:
-            yield one
-
-
-def _pinned(door: Door) -> set[tuple[str, int]]:
-    """What the newest heads and bases pin."""
-    manifest = StillManifest(door.manifest.location)
-    newest = scope_of(manifest, ordered(manifest.heads()))
-    return {(line.pin.path, line.pin.version) for line in newest.lines}

@@ -1,23 +1,26 @@
 """What is looked at: one version of the manifest, the heads in it, and every table version that they rest on.
 
 A line is one table version, whichever branches pin it: it is checked once, and told of the first of them. What a branch
-was made from (its base) is a line too, as long as the branch lives.
+was made from (its base) is a line too, as long as the branch lives. Where the rows of the manifest can't be read, and
+with them the schemas, the tables that a head pins are bare lines: their files can be checked, their columns can't.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from omnigraph.errors import CommitNotFound, NotAGraph
-from omnigraph.language.schema.model import EdgeType, EntityType, Schema
+from omnigraph.errors import CommitNotFound, NotAGraph, StorageError
+from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Schema
 from omnigraph.language.schema.serial import schema_from_json, schema_to_json
-from omnigraph.storage.layout import Location
+from omnigraph.maintenance.verify.findings import Finding, found
+from omnigraph.maintenance.verify.reading import reading, reason
+from omnigraph.storage.layout import TABLE_FOLDERS, Location
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.records import Head, Pin
 
@@ -36,12 +39,16 @@ class StillManifest(Manifest):
 
 @dataclass(frozen=True)
 class Line:
-    """One published version of one table, and the first branch that has it. `is_base`: only as the base of a branch."""
+    """One published version of one table, and the first branch that has it.
+
+    `is_base`: only as the base of a branch. `is_bare`: its type is not known, and stands here by its id alone.
+    """
 
     pin: Pin
     type: EntityType
     branch: str
     is_base: bool = False
+    is_bare: bool = False
 
     @property
     def at(self) -> str:
@@ -70,14 +77,24 @@ class Scope:
     heads: Mapping[str, Head]
     images: tuple[Image, ...]
     bases: tuple[Line, ...]
+    bare: tuple[Line, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
         """Everything stored once: of heads, then of bases."""
-        found: dict[str, Line] = {}
-        for line in (*(line for image in self.images for line in image.lines.values()), *self.bases):
-            found.setdefault(line.at, line)
-        return tuple(found.values())
+        kept: dict[str, Line] = {}
+        for line in (*(line for image in self.images for line in image.lines.values()), *self.bare, *self.bases):
+            kept.setdefault(line.at, line)
+        return tuple(kept.values())
+
+    def only(self, wanted: Callable[[Line], bool]) -> Scope:
+        """The same without the lines that are not wanted."""
+        images = tuple(
+            replace(image, lines={t: line for t, line in image.lines.items() if wanted(line)}) for image in self.images
+        )
+        bases, bare = (tuple(filter(wanted, lines)) for lines in (self.bases, self.bare))
+        return replace(self, images=images, bases=bases, bare=bare)
 
 
 def ordered(heads: Mapping[str, Head]) -> list[Head]:
@@ -90,18 +107,34 @@ def scope_of(manifest: StillManifest, heads: Sequence[Head]) -> Scope:
     images: list[Image] = []
     known: dict[str, Line] = {}
     bases: list[Line] = []
+    bare: list[Line] = []
+    findings: list[Finding] = []
     for head in heads:
         try:
-            schema, pins = manifest.schema(head.schema), manifest.pins(head)
-            below = {} if head.base is None else manifest.pins_at(head.base)
+            with reading(f"reading the state of {head.branch}"):
+                schema, pins = manifest.schema(head.schema), manifest.pins(head)
+                below = {} if head.base is None else manifest.pins_at(head.base)
         except (CommitNotFound, NotAGraph):
+            continue
+        except StorageError as error:
+            bare += [Line(p, _nameless(p), head.branch, is_bare=True) for p in head.pins.values() if p is not None]
+            text = f"the schema or the tables of {head.branch} can't be read from the manifest"
+            findings.append(found("manifest_unreadable", text, branch=head.branch, examples=[reason(error)]))
             continue
         lines = {}
         for table, line in _lines(pins, schema, head.branch, is_base=False):
             lines[table] = known.setdefault(line.id, line)
         images.append(Image(head, schema, lines))
         bases += [line for _, line in _lines(below, schema, head.branch, is_base=True)]
-    return Scope(manifest, {h.branch: h for h in heads}, tuple(images), tuple(bases))
+    by_branch = {h.branch: h for h in heads}
+    return Scope(manifest, by_branch, tuple(images), tuple(bases), tuple(bare), tuple(findings))
+
+
+def _nameless(pin: Pin) -> EntityType:
+    """What can be said of a type whose schema is not known: whether it is nodes or edges, and its id."""
+    if pin.root.startswith(f"{TABLE_FOLDERS['e']}/"):
+        return EdgeType(name=pin.table, source="", target="", id=pin.table)
+    return NodeType(name=pin.table, id=pin.table)
 
 
 def _lines(pins: Mapping[str, Pin], schema: Schema, branch: str, *, is_base: bool) -> Iterator[tuple[str, Line]]:
@@ -129,6 +162,7 @@ def line_json(line: Line) -> dict[str, Any]:
         "type": _lone(line.type),
         "branch": line.branch,
         "is_base": line.is_base,
+        "is_bare": line.is_bare,
     }
 
 
@@ -138,4 +172,4 @@ def _lone(t: EntityType) -> dict[str, Any]:
 
 def line_of(body: Mapping[str, Any]) -> Line:
     t = next(schema_from_json(body["type"]).types())
-    return Line(Pin.from_json(*body["pin"]), t, body["branch"], body["is_base"])
+    return Line(Pin.from_json(*body["pin"]), t, body["branch"], body["is_base"], body["is_bare"])

@@ -1,4 +1,4 @@
-"""Opening lines in tasks, and telling a broken table from a store that fails for a moment.
+"""Opening lines in tasks, and telling what is broken of them.
 
 A task that finds a table broken returns that as a finding: one broken table must not stop the others. On a remote
 store a failure is tried again first.
@@ -6,17 +6,16 @@ store a failure is tried again first.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.verify.findings import Finding, found
+from omnigraph.maintenance.verify.reading import read, reason
 from omnigraph.maintenance.verify.scope import Line
 from omnigraph.storage import lancefs
 from omnigraph.storage.layout import Location
 
-TRIES_REMOTE = 3
 GROUP_ROWS = 250_000
 """How many rows one task scans: memory follows this, not the table."""
 
@@ -27,23 +26,23 @@ def opened(location: Location, line: Line) -> Any:
 
 def tried(location: Location, work: Callable[[], list[Finding]], told: Callable[[str], Finding]) -> list[Finding]:
     """What `work` finds, or `told(why)` if it can't read what it must read."""
-    tries = 1 if location.is_local else TRIES_REMOTE
-    for turn in range(1, tries + 1):
-        try:
-            with lancefs.reading("checking"):
-                return work()
-        except lancefs.TableMissing:
-            return [told("the version is not there")]
-        except StorageError as error:
-            if turn == tries:
-                return [told(reason(error))]
-            time.sleep(0.2 * turn)
-    raise AssertionError("unreachable")
+    try:
+        return read(location, "checking", work)
+    except lancefs.TableMissing:
+        return [told("the version is not there")]
+    except StorageError as error:
+        return [told(reason(error))]
 
 
-def reason(error: StorageError) -> str:
-    """The first line of what the store said."""
-    return str(error.fields.get("detail", error)).strip().splitlines()[0][:300]
+def unreadable(line: Line, why: str, *, count: int = 1) -> Finding:
+    text = f"rows of {line.pin.path} at version {line.pin.version} can't be read"
+    return tell("unreadable_data", line, text, count=count, examples=[why])
+
+
+def live_rows(fragment: Mapping[str, Any]) -> int:
+    """How many rows a fragment has, as its version records it."""
+    deleted = (fragment.get("deletion_file") or {}).get("num_deleted_rows") or 0
+    return int(fragment["physical_rows"]) - int(deleted)
 
 
 def tell(code: str, line: Line, message: str, **more: Any) -> Finding:

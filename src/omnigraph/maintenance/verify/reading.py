@@ -1,0 +1,49 @@
+"""Reading what may be damaged. Bytes that are wrong make Lance, Arrow and numpy fail in any class of error: whatever it
+is, it is told of what was read, and stops nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from omnigraph.errors import OmnigraphError, StorageError
+from omnigraph.storage import lancefs
+from omnigraph.storage.layout import Location
+
+TRIES_REMOTE = 3
+T = TypeVar("T")
+
+
+@contextmanager
+def reading(doing: str) -> Iterator[None]:
+    """Whatever fails in here as StorageError; a version that is not there stays TableMissing."""
+    try:
+        with lancefs.reading(doing):
+            yield
+    except (OmnigraphError, lancefs.TableMissing, MemoryError):
+        raise
+    except Exception as error:
+        raise StorageError(doing=doing, detail=f"{type(error).__name__}: {error}") from error
+
+
+def read(location: Location, doing: str, work: Callable[[], T]) -> T:
+    """What `work` gives, which may be called again: a remote store can fail for a moment."""
+    for turn in range(1, TRIES_REMOTE):
+        try:
+            with reading(doing):
+                return work()
+        except StorageError:
+            if location.is_local:
+                raise
+            time.sleep(0.2 * turn)
+    with reading(doing):
+        return work()
+
+
+def reason(error: StorageError) -> str:
+    """The first line of what the store said."""
+    lines = str(error.fields.get("detail", error)).strip().splitlines()
+    return lines[0][:300] if lines else "no reason is known"
