@@ -114,6 +114,9 @@ POINTS = {
     "publish": Point(GRAPH_VERSION, after=True, settles_to_new=True),
 }
 
+UNSTAMPED_EFFECTS = replace(POINTS["all_effects"], settles_to_new=False)
+"""Only its owner knows whether all of what Lance commits by itself was synced: others take it back."""
+
 
 def graph_verb(name: str, act: Act, change: Change, start: Start = create_small) -> Verb:
     """A verb on an open graph."""
@@ -198,6 +201,10 @@ VERBS: tuple[Verb, ...] = (
     *(recovery_verb(f"recover_{name}", point) for name, point in POINTS.items()),
     recovery_verb("recover_optimize", POINTS["all_effects"], of="optimize", start=worn.create_worn),
     recovery_verb("recover_optimize_back", POINTS["first_effect"], of="optimize", start=worn.create_worn),
+    recovery_verb("recover_drain", POINTS["all_effects"], of="optimize_drain", start=worn.create_deferred),
+    recovery_verb("recover_deferred", UNSTAMPED_EFFECTS, of="optimize_deferred", start=worn.create_by_address),
+    recovery_verb("recover_repair", POINTS["all_effects"], of="repair", start=scenes.create_drifted),
+    recovery_verb("recover_discard", POINTS["all_effects"], of="repair_discard", start=scenes.create_drifted),
 )
 
 
