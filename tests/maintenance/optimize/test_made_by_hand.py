@@ -53,8 +53,11 @@ def require_answers(table: Any, column: str, kind: str) -> None:
     assert set(found["key"].to_pylist()) == {rows["key"][int(i)].as_py() for i in np.argsort(far)[:10]}
 
 
-@pytest.mark.parametrize("absorb", [True, False], ids=["built again", "extended"])
-@pytest.mark.parametrize("row_ids", ["stable", "address"])
+@pytest.mark.parametrize(
+    ("row_ids", "absorb"),
+    [("stable", True), ("stable", False), pytest.param("address", True, marks=pytest.mark.long), ("address", False)],
+    ids=["built again", "extended", "built again by address", "deferred"],
+)
 @pytest.mark.parametrize("which", BY_HAND)
 def test_an_index_made_by_hand_goes_on_as_it_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str, row_ids: Any, absorb: bool

@@ -63,7 +63,7 @@ def test_an_index_that_lance_can_not_build_is_pending_without_paths_and_out_of_c
 ) -> None:
     from omnigraph.index import build
 
-    def failing(table: Any, column: str, *, vectors: int) -> Any:
+    def failing(table: Any, column: str, **_: Any) -> Any:
         raise StorageError(doing=f"training an index of {table.uri}", detail="KMeans cannot train")
 
     monkeypatch.setattr(build, "train", failing)
