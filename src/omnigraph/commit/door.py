@@ -173,8 +173,11 @@ class Door:
         try:
             effect.require_no_drift(view, pins)
         except UncoveredDrift:
+            # The ticket first: it goes only after the head has moved, so a head that has not moved by then never will.
+            if self.tickets.holder(view.head.incarnation, view.head.epoch + 1) is not None:
+                return
             head = self.manifest.head(view.head.branch)
-            if head.epoch == view.head.epoch and self.tickets.holder(head.incarnation, head.epoch + 1) is None:
+            if (head.incarnation, head.epoch) == (view.head.incarnation, view.head.epoch):
                 raise
 
     def _done_before(self, view: View, request: Request) -> Outcome | None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.commit.ticket import Tickets
 from omnigraph.maintenance.optimize import run
 from omnigraph.storage.durable import manifest_path
 from tests.contention import keepers
@@ -362,6 +363,23 @@ def test_a_writer_beside_an_unstamped_commit_waits_and_is_never_refused_for_drif
     for writer in waiting:
         done(writer)
     require_finished(by_address, base(changed=range(1)), **DEFERRED)
+
+
+def test_an_unstamped_commit_that_is_published_while_a_writer_asks_whose_it_is_is_not_drift(
+    processes: Processes, by_address: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner releases the ticket once the head has moved: who finds no ticket has to look at the head after that."""
+    slow = Crew(processes, by_address).stopped("optimize_struck", phase="publish", occurrence=1, **DEFERRED)
+    real, done_by_then = Tickets.holder, []
+
+    def holder(self: Tickets, incarnation: str, epoch: int) -> Any:
+        if not done_by_then:
+            done_by_then.append(go_on(slow))
+        return real(self, incarnation, epoch)
+
+    monkeypatch.setattr(Tickets, "holder", holder)
+    og.open(by_address).upsert({"Doc": [keepers.doc("mine", 1)]})
+    assert done_by_then[0]["commit"] is not None
 
 
 @pytest.mark.parametrize(("phase", "occurrence"), [("effect", 1), ("effect", 2), ("publish", 1)])

@@ -30,10 +30,6 @@ class Left:
     def of(options: OptimizeOptions) -> Left:
         return Left(options.max_bytes, options.max_rows)
 
-    @property
-    def is_unlimited(self) -> bool:
-        return self.size is None and self.rows is None
-
     def has(self, size: float, rows: float) -> bool:
         return (self.size is None or size <= self.size) and (self.rows is None or rows <= self.rows)
 
@@ -66,9 +62,9 @@ def rewrites(drafts: Sequence[Draft], options: OptimizeOptions) -> dict[str, lis
     allowed: dict[str, list[Bin]] = {draft.plan.table: [] for draft in drafts}
     every = [(draft, one) for draft in drafts for one in draft.plan.bins]
     every.sort(key=lambda item: len(item[1].fragments) / max(1, item[1].read_bytes), reverse=True)
+    by_id = {draft.plan.table: {f.id: f for f in draft.fragments} for draft in drafts}
     for draft, one in every:
-        by_id = {f.id: f for f in draft.fragments} if not left.is_unlimited else {}
-        fitting = one if left.take(*_cost(draft, one)) else _part(draft, one, by_id, left)
+        fitting = one if left.take(*_cost(draft, one)) else _part(draft, one, by_id[draft.plan.table], left)
         if fitting is not None:
             allowed[draft.plan.table].append(fitting)
     return allowed
