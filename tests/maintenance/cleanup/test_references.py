@@ -60,7 +60,7 @@ def listing(graph: og.Graph, path: str) -> Folder:
     return folder_of(path, ((f.path, f.size, f.modified_s) for f in listed(graph._location, path)))
 
 
-@pytest.mark.parametrize("row_ids", ["stable", "address"])
+@pytest.mark.parametrize("row_ids", ["stable", pytest.param("address", marks=pytest.mark.long)])
 def test_references_from_files_are_those_of_lance(tmp_path: Path, row_ids: str) -> None:
     graph = rich(tmp_path / "g", row_ids)
     path = os.path.relpath(root_of(graph, "Doc"), graph.uri)

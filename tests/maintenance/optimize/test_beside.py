@@ -274,7 +274,13 @@ def test_the_ticket_of_a_live_writer_is_waited_for(processes: Processes, path: P
 
 
 @pytest.mark.parametrize(
-    ("phase", "occurrence", "published"), [("effect", 1, 0), ("effect", 2, 0), ("publish", 1, 0), ("acknowledge", 1, 1)]
+    ("phase", "occurrence", "published"),
+    [
+        pytest.param("effect", 1, 0, marks=pytest.mark.long),
+        ("effect", 2, 0),
+        pytest.param("publish", 1, 0, marks=pytest.mark.long),
+        ("acknowledge", 1, 1),
+    ],
 )
 def test_a_deferred_optimize_killed_around_its_unstamped_commits_goes_back_as_a_whole(
     processes: Processes, by_address: Path, phase: str, occurrence: int, published: int
@@ -382,7 +388,10 @@ def test_an_unstamped_commit_that_is_published_while_a_writer_asks_whose_it_is_i
     assert done_by_then[0]["commit"] is not None
 
 
-@pytest.mark.parametrize(("phase", "occurrence"), [("effect", 1), ("effect", 2), ("publish", 1)])
+@pytest.mark.parametrize(
+    ("phase", "occurrence"),
+    [pytest.param("effect", 1, marks=pytest.mark.long), ("effect", 2), ("publish", 1)],
+)
 def test_a_deferred_optimize_stopped_past_its_lease_leaves_no_drift_when_it_goes_on(
     processes: Processes, by_address: Path, phase: str, occurrence: int
 ) -> None:

@@ -226,7 +226,7 @@ def test_rows_that_came_since_are_covered_by_the_run_that_merges_them_and_the_ne
     assert graph.optimize(defer_index_remap=True, target_rows_per_fragment=5 * ROWS).commit is None
 
 
-@pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("landed", [pytest.param(False, marks=pytest.mark.long), True], ids=["before", "after"])
 def test_what_lance_rewrote_is_never_used_again_once_its_commit_has_failed(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:

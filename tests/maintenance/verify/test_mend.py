@@ -163,7 +163,13 @@ def test_every_index_is_built_anew_in_one_commit_if_that_is_asked_for(small: og.
     assert fresh(small).verify().findings == ()
 
 
-@pytest.mark.parametrize(("column", "kind"), [("age", "BTREE"), ("bio", "INVERTED"), ("v", "IVF_FLAT")])
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ("age", "BTREE"),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in (("bio", "INVERTED"), ("v", "IVF_FLAT"))),
+    ],
+)
 def test_an_index_that_holds_old_values_of_rows(plain: og.Graph, column: str, kind: str) -> None:
     ids = [f"p{i:03d}" for i in (1, 2, 4, 5, 7, 8)]
     forge(plain, column, kind, lambda: plain.update("Person", CHANGES[column, kind], ids=ids))

@@ -23,7 +23,11 @@ WORK += [(100_000, 4, True, "local"), (20_000_000, 4, False, "spark")]
 DOCS = Path(__file__).parents[3] / "docs" / "maintenance.md"
 
 
-@pytest.mark.parametrize("options", [{}, {"full": True}, {"quick": True}], ids=["sampled", "full", "quick"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({}, marks=pytest.mark.long), {"full": True}, {"quick": True}],
+    ids=["sampled", "full", "quick"],
+)
 def test_a_whole_graph_with_branches_forks_blobs_and_all_kinds_of_indices_has_no_findings(
     graph: og.Graph, options: dict[str, bool]
 ) -> None:
