@@ -113,7 +113,7 @@ def _rewrites(view: View, t: EntityType, options: OptimizeOptions) -> Draft:
     table = published(view, t.id)
     drift = drift_of(view, t.id)
     with lancefs.reading(f"planning {t.key}"):
-        beside = blob_bytes(view.tables.location, pin, table)
+        beside = blob_bytes(view.tables.location, pin, table) if _has_blobs(t) else {}
         fragments = facts.fragments_of(table, beside)
         stale = facts.stale_settings(table)
         in_window = not table.has_stable_row_ids and fragment_reuse(table) is not None
@@ -142,6 +142,10 @@ def _rewrites(view: View, t: EntityType, options: OptimizeOptions) -> Draft:
         drain=in_window and not options.defer_index_remap,
     )
     return Draft(made, fragments, 0 if made.deferred else len(declared(t)))
+
+
+def _has_blobs(t: EntityType) -> bool:
+    return any(p.type.kind == "Blob" for p in t.properties)
 
 
 def _bins(table: LanceDataset, fragments: Sequence[Fragment], options: OptimizeOptions) -> tuple[Bin, ...]:
