@@ -12,6 +12,7 @@ tables: two spellings of one graph must not look like two graphs.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ CACHE = "__cache/adjacency"
 CACHE_META = "meta.json"
 """Says, in a folder of CACHE, which line and version of an edge table its arrays were made from: `edges`."""
 TABLE_FOLDERS = {"n": "nodes", "e": "edges"}
+TABLE_NAME = re.compile(r"[a-z][0-9a-z]+-[0-9a-f]+")
+"""The name of a table's folder: whatever else lies beside it is somebody else's."""
 
 # Names of the environment on the left, of Lance's and obstore's S3 options on the right.
 _AWS_ENVIRONMENT = {

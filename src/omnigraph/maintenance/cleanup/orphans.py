@@ -17,7 +17,6 @@ not that of a table's is somebody else's, and stays.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +30,7 @@ from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.policy import Policy
 from omnigraph.maintenance.listing import StoredFile, listed
 from omnigraph.storage import lancefs
-from omnigraph.storage.layout import TABLE_FOLDERS, Location
+from omnigraph.storage.layout import TABLE_FOLDERS, TABLE_NAME, Location
 from omnigraph.storage.manifest import Manifest, quote
 from omnigraph.storage.objects import open_store
 from omnigraph.storage.records import Record
@@ -39,7 +38,6 @@ from omnigraph.storage.references import Folder, Line
 
 STAGING = "__staging"
 _OWNER = "owner.json"
-_TABLE = re.compile(r"[a-z][0-9a-z]+-[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ def table_folders(location: Location) -> list[str]:
     """Every table folder of the graph, relative to it, whether anything refers to it or not."""
     found: set[str] = set()
     for letter, kind in TABLE_FOLDERS.items():
-        names = (name for name in children(location, kind) if _TABLE.fullmatch(name) and name[0] == letter)
+        names = (name for name in children(location, kind) if TABLE_NAME.fullmatch(name) and name[0] == letter)
         found.update(f"{kind}/{name}" for name in names)
     return sorted(found)
 

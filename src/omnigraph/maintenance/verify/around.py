@@ -21,7 +21,7 @@ from omnigraph.maintenance.verify.reading import reading
 from omnigraph.pipeline.bulk.staging import STAGING
 from omnigraph.storage import lancefs
 from omnigraph.storage.control import CLEANUP, LEASES
-from omnigraph.storage.layout import CACHE, MANIFEST, RECOVERY, TABLE_FOLDERS, Location
+from omnigraph.storage.layout import CACHE, MANIFEST, RECOVERY, TABLE_FOLDERS, TABLE_NAME, Location
 from omnigraph.storage.manifest import FORMAT
 from omnigraph.storage.objects import ControlObjects
 from omnigraph.storage.records import Head, Pin
@@ -29,7 +29,6 @@ from omnigraph.storage.references import folder_of
 
 OWN = frozenset((MANIFEST, RECOVERY, STAGING, CLEANUP, LEASES, CACHE.partition("/")[0], *TABLE_FOLDERS.values()))
 """All that omnigraph puts directly into a graph's folder. Directly into those of tables it puts folders only."""
-_TABLE = re.compile(r"[a-z][0-9a-z]+-[0-9a-f]+")
 _INTENT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\.json(#\d+)?")
 """What programs of older formats kept directly in `__recovery`."""
 
@@ -151,7 +150,7 @@ def check_folders(location: Location, known: set[str] | None, *, old_s: float) -
         for name, modified_s in _tops(location, folder, known or set()):
             newest[name] = max(newest.get(name, 0.0), modified_s)
         old = sorted(name for name, modified_s in newest.items() if modified_s < old_s)
-        foreign = [] if is_staging else [name for name in old if not _TABLE.fullmatch(name.rpartition("/")[2])]
+        foreign = [] if is_staging else [name for name in old if not TABLE_NAME.fullmatch(name.rpartition("/")[2])]
         left = [name for name in old if name not in foreign]
         if left and (is_staging or known is not None):
             text = "files of jobs that ended long ago" if is_staging else "folders of tables that no commit knows"
