@@ -12,7 +12,12 @@ SEED := $(or $(SEED),$(shell date +%s))
 demo: $(READY)            ## show what omnigraph does: a million edges on Spark, with dirt; then maintenance; SCALE= for more or fewer
 	$(BIN)/omnigraph demo --scale $(SCALE)
 
+# Bytecode is kept, whatever the shell says: without it each of hundreds of processes compiles all of it again.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Asserts are rewritten once, by the first line, and not by every worker; what is wrong there, the second line tells.
 test: $(READY)            ## the whole test suite, five files at a time, since they also wait
+	-@$(BIN)/python -m pytest --collect-only -qq > /dev/null
 	$(BIN)/python -m pytest --numprocesses 5 --dist loadscope --no-loadscope-reorder
 
 lint: $(READY)

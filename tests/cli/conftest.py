@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ edge Knows: Person -> Person {
 ADA = '{"type": "Person", "data": {"name": "Ada", "age": 36}}'
 BOB = '{"type": "Person", "data": {"name": "Bob"}}'
 ADA_KNOWS_BOB = '{"edge": "Knows", "from": "Ada", "to": "Bob", "data": {"id": "k1", "since": 2001}}'
+PEOPLE = f"{ADA}\n{BOB}\n{ADA_KNOWS_BOB}\n"
 
 
 @dataclass(frozen=True)
@@ -102,22 +104,35 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder of the test, with people.pg and people.jsonl."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "people.pg").write_text(SCHEMA)
-    (tmp_path / "people.jsonl").write_text(f"{ADA}\n{BOB}\n{ADA_KNOWS_BOB}\n")
+    (tmp_path / "people.jsonl").write_text(PEOPLE)
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def _templates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The two graphs below, made by the commands of the README, once."""
+    folder = tmp_path_factory.mktemp("templates")
+    schema, data, empty, full = (folder / name for name in ("people.pg", "people.jsonl", "empty", "full"))
+    schema.write_text(SCHEMA)
+    data.write_text(PEOPLE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OMNIGRAPH_ACTOR", raising=False)
+        assert main(["init", str(empty), "--schema", str(schema)]) == 0
+        shutil.copytree(empty, full)
+        assert main(["load", str(full), "--data", str(data), "--mode", "append"]) == 0
+    return empty, full
+
+
 @pytest.fixture
-def empty(folder: Path, done: Cli) -> Path:
+def empty(folder: Path, _templates: tuple[Path, Path]) -> Path:
     """A graph without entities."""
-    done("init", "g", "--schema", "people.pg")
-    return folder / "g"
+    return Path(shutil.copytree(_templates[0], folder / "g"))
 
 
 @pytest.fixture
-def graph(empty: Path, done: Cli) -> Path:
+def graph(folder: Path, _templates: tuple[Path, Path]) -> Path:
     """A graph with Ada, Bob and one edge."""
-    done("load", empty, "--data", "people.jsonl", "--mode", "append")
-    return empty
+    return Path(shutil.copytree(_templates[1], folder / "g"))
 
 
 @pytest.fixture(scope="session")

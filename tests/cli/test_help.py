@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from omnigraph.cli.app import VERBS, Verb, build
+from omnigraph.cli import app
+from omnigraph.cli.app import VERBS, Verb
 from tests.cli.conftest import Cli
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -16,6 +17,13 @@ DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 
 def named(verb: Verb) -> str:
     return verb.words
+
+
+def command_of(verb: Verb) -> Any:
+    found: Any = app.command()
+    for part in verb.words.split():
+        found = found.commands[part]
+    return found
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=named)
@@ -33,9 +41,7 @@ def test_the_examples_of_every_verb_parse(verb: Verb) -> None:
         words = shlex.split(example[example.index("omnigraph ") :])
         words = words[1 : words.index(">")] if ">" in words else words[1:]
         *path, name = verb.words.split()
-        command = get_command(build())
-        for part in (*path, name):
-            command = command.commands[part]  # type: ignore[attr-defined]
+        command = command_of(verb)
         assert words[: len(path) + 1] == [*path, name]
         context = command.make_context(name, words[len(path) + 1 :])
         assert not context.args
@@ -48,9 +54,7 @@ def test_every_verb_and_option_is_documented(verb: Verb) -> None:
     assert heading in text
     section = text.split(heading)[1].split("\n### ")[0].split("\n## ")[0]
     assert f"omnigraph {verb.words} {verb.usage.replace(' [OPTIONS]', '').replace('[OPTIONS]', '')}".strip() in section
-    command = get_command(build())
-    for part in verb.words.split():
-        command = command.commands[part]  # type: ignore[attr-defined]
+    command = command_of(verb)
     everywhere = {"--store", "--json", "--quiet", "--help"}
     for option in (o for p in command.params for o in p.opts if o.startswith("--")):
         assert option in section or option in everywhere, f"{verb.words} {option} is not documented"

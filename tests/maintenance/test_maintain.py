@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -27,15 +28,20 @@ edge Knows: Person -> Person
 STEPS = ["recover", "verify", "optimize", "cleanup"]
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    """A graph after a day of small writes: ten fragments in two tables, one in the third."""
-    graph = og.init(tmp_path / "g", SCHEMA)
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    graph = og.init(tmp_path_factory.mktemp("template") / "g", SCHEMA)
     graph.insert({"City": [{"name": "Bonn"}]})
     for i in range(10):
         people = [{"name": f"p{i}-{j}", "age": j} for j in range(3)]
         graph.insert({"Person": people, "Knows": [{"src": f"p{i}-0", "dst": f"p{i}-1"}]})
-    return graph
+    return Path(graph.uri)
+
+
+@pytest.fixture
+def graph(template: Path, tmp_path: Path) -> og.Graph:
+    """A graph after a day of small writes: ten fragments in two tables, one in the third."""
+    return og.open(shutil.copytree(template, tmp_path / "g"))
 
 
 def commits(graph: og.Graph) -> list[str]:

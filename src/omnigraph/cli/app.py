@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from typer import Context, Typer, echo
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
 from omnigraph.cli import (
     cleanup,
@@ -318,7 +320,13 @@ VERBS = (
 _SETTINGS: dict[str, Any] = {"help_option_names": ["--help", "-h"]}
 
 
-def build() -> Typer:
+@cache
+def command() -> TyperGroup:
+    """The application as it is run; typer takes 30 ms to make it, and a process may call it more than once."""
+    return get_group(_build())
+
+
+def _build() -> Typer:
     app = _group("A typed, versioned property graph on the Lance format.", OVERVIEW)
     groups = {"": app}
     for verb in VERBS:

@@ -54,16 +54,14 @@ def _renamed(args: Sequence[str]) -> list[str]:
 
 def _run(args: list[str]) -> int:
     from typer import Exit
-    from typer.main import get_command
 
-    from omnigraph.cli.app import build
+    from omnigraph.cli.app import command
     from omnigraph.cli.failure import report, unsaid
     from omnigraph.cli.output import Answer, show
 
-    command = get_command(build())
     try:
-        with command.make_context("omnigraph", args) as context:
-            answer = command.invoke(context)
+        with command().make_context("omnigraph", args) as context:
+            answer = command().invoke(context)
     except Exit as done:
         sys.stdout.flush()
         return done.exit_code

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,14 +30,20 @@ def graph(tmp_path: Path) -> og.Graph:
     return og.init(tmp_path / "graph", SCHEMA)
 
 
-@pytest.fixture
-def history(graph: og.Graph) -> og.Graph:
-    """Twelve commits on Person, two on Place."""
+@pytest.fixture(scope="session")
+def _history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    graph = og.init(tmp_path_factory.mktemp("history") / "graph", SCHEMA)
     for i in range(12):
         graph.upsert({"Person": [{"name": f"p{i % 4}", "age": i}]})
     graph.insert({"Place": [{"name": "here"}]})
     graph.insert({"Place": [{"name": "there"}]})
-    return graph
+    return Path(graph.uri)
+
+
+@pytest.fixture
+def history(_history: Path, tmp_path: Path) -> og.Graph:
+    """Twelve commits on Person, two on Place."""
+    return og.open(shutil.copytree(_history, tmp_path / "graph"))
 
 
 @pytest.fixture(scope="module")

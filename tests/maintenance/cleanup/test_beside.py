@@ -91,6 +91,7 @@ def test_beside_writers_branches_and_leased_readers_nothing_is_lost(history: og.
                 return
             graph.upsert({"Person": [{"name": f"w{number}-{i % 5}", "age": i}]})
             written[number] = i
+            time.sleep(0.02)  # two busy loops would leave the cleaner and the reader no processor
 
     def branch() -> None:
         graph = og.open(uri)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,17 @@ def people(graph: og.Graph, first: int, last: int, *, branch: str = "main") -> N
     graph.insert({"Person": [{"name": f"p{i}", "age": i % 10} for i in range(first, last)]}, branch=branch)
 
 
-@pytest.fixture
-def worn(graph: og.Graph) -> og.Graph:
-    """The same with eight people in four fragments, and edges in two."""
+@pytest.fixture(scope="session")
+def _worn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    graph = og.init(tmp_path_factory.mktemp("worn") / "graph", SCHEMA)
     for k in range(4):
         people(graph, 2 * k, 2 * k + 2)
     for k in range(2):
         graph.insert({"Knows": [{"from": f"p{k}", "to": f"p{k + 1}"}]})
-    return graph
+    return Path(graph.uri)
+
+
+@pytest.fixture
+def worn(_worn: Path, tmp_path: Path) -> og.Graph:
+    """The same with eight people in four fragments, and edges in two."""
+    return og.open(shutil.copytree(_worn, tmp_path / "graph"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -62,20 +63,34 @@ def fill(graph: og.Graph, first: int, fragments: int) -> None:
         graph.insert({"Doc": docs(list(range(start, start + ROWS)))})
 
 
-@pytest.fixture
-def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
+def _small(patch: pytest.MonkeyPatch) -> None:
+    """What is small here counts as large."""
+    patch.setattr(indices, "VECTORS_LEAST", 8)
+    patch.setattr(segments, "ABSORB_ROWS", 8)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Seven fragments, every kind of index over all of them."""
-    monkeypatch.setattr(indices, "VECTORS_LEAST", 8)
-    monkeypatch.setattr(segments, "ABSORB_ROWS", 8)
-    made = og.init(tmp_path / "g", SCHEMA, row_ids="address")
-    fill(made, 0, 7)
-    made.optimize(target_rows_per_fragment=2)
-    table = lance.dataset(opened(made, "Doc").uri)
-    table.create_index("pq", "IVF_PQ", name="pq_pq", num_partitions=2, num_sub_vectors=2, metric="cosine")
-    table.create_index("hnsw", "IVF_HNSW_SQ", name="hnsw_hnsw", num_partitions=1, metric="cosine")
-    assert [t.action for t in made.repair(confirm=True).tables if t.action != "none"] == ["published"]
-    assert disagreements(opened(made, "Doc")) == []
-    return made
+    path = tmp_path_factory.mktemp("template") / "g"
+    with pytest.MonkeyPatch.context() as patch:
+        _small(patch)
+        made = og.init(path, SCHEMA, row_ids="address")
+        fill(made, 0, 7)
+        made.optimize(target_rows_per_fragment=2)
+        table = lance.dataset(opened(made, "Doc").uri)
+        table.create_index("pq", "IVF_PQ", name="pq_pq", num_partitions=2, num_sub_vectors=2, metric="cosine")
+        table.create_index("hnsw", "IVF_HNSW_SQ", name="hnsw_hnsw", num_partitions=1, metric="cosine")
+        assert [t.action for t in made.repair(confirm=True).tables if t.action != "none"] == ["published"]
+        assert disagreements(opened(made, "Doc")) == []
+    return path
+
+
+@pytest.fixture
+def graph(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
+    """A copy of the template."""
+    _small(monkeypatch)
+    return og.open(shutil.copytree(template, tmp_path / "g"))
 
 
 def delete_fragment(graph: og.Graph, first: int) -> None:
