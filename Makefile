@@ -34,6 +34,8 @@ torture: $(READY)         ## every fault at every storage request and file syste
 	OMNIGRAPH_WRITES=50 $(BIN)/python -m pytest -m '' tests/contention/test_writers.py
 	OMNIGRAPH_RANDOM_GRAPHS=150 OMNIGRAPH_RANDOM_QUERIES=20 OMNIGRAPH_RANDOM_SEED=$(SEED) \
 		$(BIN)/python -m pytest --numprocesses 2 tests/query/test_random.py
+	OMNIGRAPH_STEPS=20 OMNIGRAPH_SEEDS=$(SEED) $(BIN)/python -m pytest \
+		tests/maintenance/optimize/test_answers_random.py tests/maintenance/optimize/test_deferred.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group long
 	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m tests.faults.runner --all

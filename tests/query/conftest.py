@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,9 @@ SCHEMA = re.findall(r"```pg\n(.*?)```", (DOCS / "query-language.md").read_text()
 PEOPLE = ("ada", "bob", "cy", "dan", "eve", "flo")
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    """The schema of the docs. ada → bob → cy → ada and dan, dan → dan; ada and bob twice; eve works with flo."""
-    graph = og.init(tmp_path / "graph", SCHEMA)
+@pytest.fixture(scope="session")
+def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    graph = og.init(tmp_path_factory.mktemp("template") / "graph", SCHEMA)
     people = [
         {
             "slug": slug,
@@ -49,7 +49,13 @@ def graph(tmp_path: Path) -> og.Graph:
             ],
         }
     )
-    return graph
+    return Path(graph.uri)
+
+
+@pytest.fixture
+def graph(_template: Path, tmp_path: Path) -> og.Graph:
+    """The schema of the docs. ada → bob → cy → ada and dan, dan → dan; ada and bob twice; eve works with flo."""
+    return og.open(shutil.copytree(_template, tmp_path / "graph"))
 
 
 @pytest.fixture(params=["csr", "index"])

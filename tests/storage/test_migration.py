@@ -188,7 +188,7 @@ def kill() -> None:
     raise Killed
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.long), "after"])
 @pytest.mark.parametrize("intent", INTENTS)
 def test_a_migration_killed_at_any_change_is_finished_by_the_next_writer(
     tmp_path: Path, intent: Any, when: str

@@ -27,7 +27,7 @@ node Doc {
 edge Cites: Doc -> Doc { weight: I32? @index }
 """
 SEEDS = [int(s) for s in os.environ.get("OMNIGRAPH_SEEDS", "1").split(",")]
-STEPS = int(os.environ.get("OMNIGRAPH_STEPS", "8"))
+STEPS = int(os.environ.get("OMNIGRAPH_STEPS", "5"))
 
 
 class Writer:
