@@ -9,8 +9,8 @@ import lance
 import pytest
 
 import omnigraph as og
-from omnigraph.maintenance.listing import listed
 from omnigraph.storage import references
+from omnigraph.storage.listing import listed
 from omnigraph.storage.references import Folder, References, folder_of, read_references
 from omnigraph.storage.versionfile import NotUnderstood, fragment_references, parse_version
 from tests.maintenance.cleanup.conftest import folder_of as line_of

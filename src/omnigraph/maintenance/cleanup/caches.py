@@ -16,8 +16,8 @@ import orjson
 from omnigraph.maintenance.cleanup.orphans import Staged, children
 from omnigraph.maintenance.cleanup.plan import TablePlan
 from omnigraph.maintenance.cleanup.policy import Policy
-from omnigraph.maintenance.listing import StoredFile, listed
 from omnigraph.storage.layout import CACHE, CACHE_META, Location
+from omnigraph.storage.listing import StoredFile, listed
 from omnigraph.storage.references import Folder, folder_of
 
 

@@ -16,7 +16,7 @@ from omnigraph.errors import FileUnreadable, PlanUnusable, UsageError
 from omnigraph.maintenance.cleanup.orphans import Staged
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFile, GoingFork, GoingVersion, Kept, TablePlan
 from omnigraph.maintenance.cleanup.policy import policy_from_json
-from omnigraph.maintenance.listing import StoredFile
+from omnigraph.storage.listing import StoredFile
 
 SHAPE = 1
 """Counts changes of the shape of the document."""

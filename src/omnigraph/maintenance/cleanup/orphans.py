@@ -28,9 +28,9 @@ from omnigraph.commit.door import Door
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.policy import Policy
-from omnigraph.maintenance.listing import StoredFile, listed
 from omnigraph.storage import lancefs
 from omnigraph.storage.layout import TABLE_FOLDERS, TABLE_NAME, Location
+from omnigraph.storage.listing import StoredFile, listed
 from omnigraph.storage.manifest import Manifest, quote
 from omnigraph.storage.objects import open_store
 from omnigraph.storage.records import Record

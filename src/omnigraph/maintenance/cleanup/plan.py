@@ -26,8 +26,8 @@ from omnigraph.commit.door import Door
 from omnigraph.maintenance.cleanup.floors import Floors, Place
 from omnigraph.maintenance.cleanup.orphans import Staged, drops_of, folder_goes, fork_goes, key_before_drop, table_of
 from omnigraph.maintenance.cleanup.policy import Policy, Rule
-from omnigraph.maintenance.listing import listed
 from omnigraph.storage.layout import MANIFEST
+from omnigraph.storage.listing import listed
 from omnigraph.storage.records import MAIN
 from omnigraph.storage.references import File, Folder, Line, References, folder_of, read_references, read_tags
 

@@ -35,11 +35,11 @@ from omnigraph.index.build import (
 from omnigraph.index.declared import DeclaredIndex, declared
 from omnigraph.index.segments import IndexPlan, Layout, plan_index, plan_new
 from omnigraph.language.schema.model import EntityType
-from omnigraph.maintenance.listing import listed
 from omnigraph.maintenance.optimize.model import PendingIndex
 from omnigraph.storage import durable
 from omnigraph.storage.indices import BuiltIndex, Segment, field_ids, segment_folder
 from omnigraph.storage.layout import Location
+from omnigraph.storage.listing import listed
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import name_of
 

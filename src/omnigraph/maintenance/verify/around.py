@@ -13,7 +13,6 @@ from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Tickets, epoch_of
 from omnigraph.errors import BranchNotFound, CommitNotFound, NotAGraph, StorageError, VersionReclaimed
 from omnigraph.maintenance.drift import Drift, drift_of
-from omnigraph.maintenance.listing import StoredFile, children, folders, listed
 from omnigraph.maintenance.recover import pending
 from omnigraph.maintenance.verify.files import BOOKKEEPING
 from omnigraph.maintenance.verify.findings import FOREIGN, Finding, found
@@ -22,6 +21,7 @@ from omnigraph.pipeline.bulk.staging import STAGING
 from omnigraph.storage import lancefs
 from omnigraph.storage.control import CLEANUP, LEASES
 from omnigraph.storage.layout import CACHE, MANIFEST, RECOVERY, TABLE_FOLDERS, TABLE_NAME, Location
+from omnigraph.storage.listing import StoredFile, children, folders, listed
 from omnigraph.storage.manifest import FORMAT
 from omnigraph.storage.objects import ControlObjects
 from omnigraph.storage.records import Head, Pin

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.schema.model import EntityType
-from omnigraph.maintenance.listing import listed
 from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.scope import Line, line_json, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, tried
 from omnigraph.storage.layout import Location
+from omnigraph.storage.listing import listed
 
 Depth = Literal["none", "some", "all"]
 SAMPLE_BLOBS = 16

@@ -22,7 +22,6 @@ from functools import cached_property, partial
 from typing import Any
 
 from omnigraph.errors import StorageError
-from omnigraph.maintenance.listing import StoredFile, listed
 from omnigraph.maintenance.verify.findings import DROPPED, FOREIGN, INDEX, Finding, found
 from omnigraph.maintenance.verify.reading import read, reading, reason
 from omnigraph.maintenance.verify.scope import Line, line_of, place_of
@@ -30,6 +29,7 @@ from omnigraph.maintenance.verify.tables import finding_json, live_rows, opened,
 from omnigraph.storage import durable, lancefs
 from omnigraph.storage.indices import FRAGMENT_REUSE, BuiltIndex, built_indices
 from omnigraph.storage.layout import Location
+from omnigraph.storage.listing import StoredFile, listed
 from omnigraph.storage.references import folder_of
 from omnigraph.storage.table import storage_schema
 

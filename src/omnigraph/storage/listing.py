@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from omnigraph.errors import StorageError
 from omnigraph.storage.layout import Location
+from omnigraph.storage.objects import open_store
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,12 @@ class StoredFile:
 
 def listed(location: Location, folder: str) -> list[StoredFile]:
     """Every file below `<graph>/<folder>`, in no particular order; none if there is no such folder."""
-    if location.is_local:
-        return list(_local(location.join(folder)))
-    return list(_remote(location, folder))
+    return list(files_below(location, folder))
+
+
+def files_below(location: Location, folder: str) -> Iterator[StoredFile]:
+    """The same, one after the other, for whoever may stop early."""
+    return _local(location.join(folder)) if location.is_local else _remote(location, folder)
 
 
 def _local(root: str) -> Iterator[StoredFile]:
@@ -51,8 +55,6 @@ def _local(root: str) -> Iterator[StoredFile]:
 def _remote(location: Location, folder: str) -> Iterator[StoredFile]:
     import obstore
     from obstore.exceptions import BaseError
-
-    from omnigraph.storage.objects import open_store
 
     try:
         for batch in obstore.list(open_store(location, folder)):
@@ -82,8 +84,6 @@ def children(location: Location, folder: str) -> tuple[list[str], list[str]]:
         )
     import obstore
     from obstore.exceptions import BaseError
-
-    from omnigraph.storage.objects import open_store
 
     try:
         found = obstore.list_with_delimiter(open_store(location, folder))
