@@ -17,7 +17,7 @@ from omnigraph.commit.plan import Plan
 from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Tickets
-from omnigraph.errors import StorageError, VersionMissing, VersionReclaimed
+from omnigraph.errors import StorageError, VersionReclaimed
 from omnigraph.storage import lancefs
 from omnigraph.storage.history import Step, steps_above
 from omnigraph.storage.objects import ControlObjects
@@ -102,17 +102,13 @@ def _newest_version(view: View, type_id: str) -> int:
 def published(view: View, type_id: str) -> LanceDataset:
     """The version that the branch publishes.
 
-    VersionMissing if it is not there although the branch still has it; VersionReclaimed if the branch has moved on, and
-    cleanup has followed.
+    VersionMissing if it is lost; VersionReclaimed if the branch has moved on, and cleanup has followed.
     """
     pin = view.pins[type_id]
     try:
         return view.tables.open(pin)
     except VersionReclaimed as error:
-        now = view.manifest.heads().get(view.head.branch)
-        is_current = now is not None and view.manifest.pins(now).get(type_id) == pin
-        known = VersionMissing if is_current else VersionReclaimed
-        raise known(table_key=view.table_keys[type_id], version=pin.version) from error
+        raise type(error)(table_key=view.table_keys[type_id], version=pin.version) from error
 
 
 def drifts(view: View) -> list[Drift]:

@@ -178,7 +178,7 @@ def _leased(pinned: Pinned) -> str | None:
     try:
         return leases.take(pinned.location, [pinned.pin], seconds=LEASE_S, commit=pinned.commit).id
     except VersionReclaimed as error:
-        raise VersionReclaimed(table_key=pinned.type.key, version=pinned.pin.version) from error
+        raise type(error)(table_key=pinned.type.key, version=pinned.pin.version) from error
     except StorageError as error:
         if not leases.may_not_write(error):
             raise

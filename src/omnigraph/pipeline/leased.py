@@ -56,7 +56,7 @@ def under_lease(snapshot: Snapshot, *, seconds: float | None = None, required: b
             stack.enter_context(held)
         except VersionReclaimed as error:
             key = view.table_keys.get(error.fields["table_key"], error.fields["table_key"])
-            raise VersionReclaimed(table_key=key, version=error.fields["version"]) from error
+            raise type(error)(table_key=key, version=error.fields["version"]) from error
         except StorageError as error:
             if required or not leases.may_not_write(error):
                 raise

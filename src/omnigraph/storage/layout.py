@@ -68,6 +68,13 @@ class Location:
         return "/".join((self.uri, *parts))
 
 
+def graph_of(table_uri: str, options: Mapping[str, str] | None) -> tuple[Location, str]:
+    """The graph that a table, or a fork of one, belongs to, and the table's path there."""
+    graph, folder, name = re.split(rf"/({'|'.join(TABLE_FOLDERS.values())})/(?={TABLE_NAME.pattern})", table_uri)
+    is_local = "://" not in graph
+    return Location(graph, is_local, {} if is_local else dict(options or {})), f"{folder}/{name}"
+
+
 def table_folder(type_id: str, incarnation: str) -> str:
     """The table's folder relative to the graph."""
     return f"{TABLE_FOLDERS[type_id[0]]}/{type_id}-{incarnation}"

@@ -24,6 +24,7 @@ from typing import Any
 
 from omnigraph.errors import StorageError, UsageError, VersionReclaimed
 from omnigraph.storage import durable
+from omnigraph.storage.absence import absence
 from omnigraph.storage.control import CLEANUP, LEASES, Control, store_time_s
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import all_exist
@@ -84,7 +85,8 @@ def take(
     commit: str = "",
     is_gone: IsGone = lambda _: False,
 ) -> Held:
-    """Write a lease on these pins. VersionReclaimed if one of them is being removed, or has been.
+    """Write a lease on these pins. VersionReclaimed if one of them is being removed, or has been, VersionMissing if it
+    was lost.
 
     `is_gone` knows of processes that do not run any more: what a cleanup that died has announced, it does not remove.
     """
@@ -116,11 +118,13 @@ def _require_staying(location: Location, pins: tuple[Pin, ...], is_gone: IsGone)
     # The last requests of a process that died may still be on their way to an object store.
     going = announced(location, is_gone if location.is_local else lambda _: False)
     files = {pin: durable.manifest_path(pin.path, pin.version) for pin in pins}
-    gone = [pin for pin in pins if pin.version in going.get(pin.path, ())]
-    if not gone and not all_exist(location, files.values()):
-        gone = [pin for pin in pins if not all_exist(location, [files[pin]])]
-    if gone:
-        raise VersionReclaimed(table_key=gone[0].table, version=gone[0].version)
+    for pin in pins:
+        if pin.version in going.get(pin.path, ()):
+            raise VersionReclaimed(table_key=pin.table, version=pin.version)
+    if not all_exist(location, files.values()):
+        for pin in pins:
+            if not all_exist(location, [files[pin]]):
+                raise absence(location, pin.path, pin.version)
 
 
 def may_not_write(error: StorageError) -> bool:

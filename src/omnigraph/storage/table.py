@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import StorageError, VersionReclaimed
+from omnigraph.errors import StorageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.storage import lancefs, torn
+from omnigraph.storage.absence import absence, absence_of
 from omnigraph.storage.columns import arrow_schema, physical_columns
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest import quote
@@ -83,7 +84,7 @@ class Tables:
         try:
             found = lancefs.open_table(self.location, self.location.join(pin.path), version=pin.version)
         except lancefs.TableMissing as error:
-            raise VersionReclaimed(table_key=table_key or pin.table, version=pin.version) from error
+            raise absence(self.location, pin.path, pin.version, table_key=table_key) from error
         self.keep(pin, found)
         return found
 
@@ -110,20 +111,22 @@ class Tables:
                 return lancefs.newest_version(self.location, self.open(pin))
         except StorageError:
             cut_short = torn.torn_versions(self.location, self.location.join(pin.path))
-            if not cut_short:
-                raise
-            return max(cut_short)
+            if cut_short:
+                return max(cut_short)
+            if lancefs.is_gone(self.open(pin)):
+                raise absence(self.location, pin.path, pin.version) from None
+            raise
 
 
 @contextmanager
 def reading(table: LanceDataset, t: EntityType) -> Iterator[None]:
-    """Tell a version that was collected while it was being read from a store that fails."""
+    """Tell a version that was removed or lost while it was being read from a store that fails."""
     try:
         with lancefs.reading(f"reading {t.key}"):
             yield
     except StorageError:
         if lancefs.is_gone(table):
-            raise VersionReclaimed(table_key=t.key, version=table.version) from None
+            raise absence_of(table, table_key=t.key) from None
         raise
 
 
