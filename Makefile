@@ -40,9 +40,11 @@ torture: $(READY)         ## every fault at every storage request and file syste
 	$(BIN)/python -m pytest -m long
 	$(BIN)/python -m tests.faults.runner --all
 
-soak: $(READY)            ## many processes under random kills, stops and lost answers; then maintenance beside live writers; MINUTES= each
+soak: $(READY)            ## many processes under random kills, stops and lost answers; maintenance beside live writers; both together on disk and S3; MINUTES= each
 	$(BIN)/python -m tests.contention.soak --minutes $(MINUTES)
 	$(BIN)/python -m tests.contention.soak_maintenance --minutes $(MINUTES)
+	$(BIN)/python -m tests.contention.soak_mixed --minutes $(MINUTES) --store disk
+	$(BIN)/python -m tests.contention.soak_mixed --minutes $(MINUTES) --store s3
 
 bench: $(READY)           ## every claim of speed, as a ratio measured in one run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 from tests.contention.processes import Processes, is_stopped
 from tests.faults.forkserver import Ended, Job
 
+Replace = Callable[["Crowd", str], None]
 STOPS_IN_LEASES = (0.3, 0.9, 1.5, 2.5)
 
 
@@ -28,6 +30,8 @@ class Member:
     name: str
     job: Job
     replaceable: bool = False
+    kind: str = ""
+    """The name of its job."""
     continue_at_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -62,9 +66,21 @@ class Tally:
 class Crowd:
     """Clients on one graph. `lease_s` is what all of them use."""
 
-    def __init__(self, processes: Processes, path: Path, *, lease_s: float, seed: int) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        path: Path,
+        *,
+        lease_s: float,
+        seed: int,
+        uri: str | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        """The graph is at `uri`, or else at `path`, beside which the log is."""
         self.processes = processes
         self.path = path
+        self.uri = uri or str(path)
+        self.environment = {"OMNIGRAPH_LEASE_S": str(lease_s), **(environment or {})}
         self.log = path.parent / f"{path.name}.log"
         self.over = path.parent / f"{path.name}.over"
         self.lease_s = lease_s
@@ -77,13 +93,12 @@ class Crowd:
         """A client called `job`; jobs that log get a name of their own."""
         name = f"{job}{self._number}"
         self._number += 1
-        arguments = {"uri": str(self.path), "log": str(self.log), **arguments}
+        arguments = {"uri": self.uri, "log": str(self.log), **arguments}
         if job == "watch":
             arguments["until_there"] = str(self.over)
         else:
             arguments["client"] = name
-        environment = {"OMNIGRAPH_LEASE_S": str(self.lease_s)}
-        member = Member(name, self.processes.start(job, arguments, environment), replaceable)
+        member = Member(name, self.processes.start(job, arguments, self.environment), replaceable, job)
         self.members.append(member)
         return member
 
@@ -98,8 +113,11 @@ class Crowd:
             member.close()
         return ended
 
-    def attack(self, seconds: float, *, replace: Any, signals_per_s: float) -> list[Ended]:
-        """Signals at random for a while, then calm until everybody has ended. `replace(crowd)` starts a new client."""
+    def attack(self, seconds: float, *, replace: Replace, signals_per_s: float, calm_s: float = 60.0) -> list[Ended]:
+        """Signals at random for a while, then calm until everybody has ended, for at most `calm_s`.
+
+        `replace(crowd, job)` starts a new client for one that died.
+        """
         began = time.monotonic()
         ended: list[Ended] = []
         while True:
@@ -111,8 +129,8 @@ class Crowd:
                     self.members.remove(member)
                     ended.append(self._bury(member))
                     if now - began < seconds and member.replaceable and ended[-1].status != 0:
-                        replace(self)
-            if not writers or now - began > seconds + 60:
+                        replace(self, member.kind)
+            if not writers or now - began > seconds + calm_s:
                 break
             if now - began < seconds and self.rng.random() < signals_per_s * 0.01:
                 self._strike(self.rng.choice(writers))

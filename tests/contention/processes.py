@@ -15,7 +15,7 @@ from tests.faults.forkserver import REPOSITORY, ForkServer
 
 
 class Processes(ForkServer):
-    """Hands out jobs of `clients` and `keepers`. Without syncing: these tests are not about power loss."""
+    """Hands out jobs of `clients`, `keepers` and `mixed_clients`. Syncs nothing: these are not about power loss."""
 
     def __init__(self, environment: dict[str, str] | None = None) -> None:
         super().__init__({"OMNIGRAPH_FSYNC": "off", **(environment or {})})
@@ -41,10 +41,10 @@ def is_stopped(pid: int) -> bool:
 
 
 def serve() -> None:
-    from tests.contention import clients, keepers
+    from tests.contention import clients, keepers, mixed_clients
     from tests.faults import forkserver
 
-    assert clients.JOBS is keepers.JOBS
+    assert clients.JOBS is keepers.JOBS is mixed_clients.JOBS
     os.environ.setdefault("PYTHONFAULTHANDLER", "1")
     forkserver._serve()
 

@@ -99,7 +99,7 @@ def run(processes: Processes, folder: Path, seed: int, total: Sum) -> list[str]:
         omnigraph.open(path).create_branch("work")
     crowd = Crowd(processes, path, lease_s=cast.lease_s, seed=seed)
 
-    def writer(crowd: Crowd) -> None:
+    def writer(crowd: Crowd, _: str = "") -> None:
         own = crowd.rng.randrange(2**32)
         crowd.start(
             "write_keys",

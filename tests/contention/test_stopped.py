@@ -68,7 +68,7 @@ def test_a_recoverer_stopped_past_its_lease_is_itself_recovered_from(crowd_of: M
 def test_a_crowd_of_which_any_may_be_stopped_or_killed_at_any_time(crowd_of: MakeCrowd) -> None:
     crowd = crowd_of(LEASE_S)
 
-    def start(crowd: Crowd) -> None:
+    def start(crowd: Crowd, _: str = "") -> None:
         chaos = {"seed": crowd.rng.randrange(2**32), "per_phase": 0.01, "kinds": ["stop", "kill"]}
         kinds = ["own", "shared", "counted"]
         crowd.start("write_keys", replaceable=True, seconds=4.0, kinds=kinds, chaos=chaos, seed=chaos["seed"])

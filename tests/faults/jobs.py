@@ -20,6 +20,7 @@ import os
 import pkgutil
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -77,12 +78,15 @@ def import_everything() -> None:
 
 
 def describe(problem: BaseException) -> dict[str, Any]:
-    """An exception as JSON; `condition` is set for the product's own typed errors only."""
-    return {
+    """An exception as JSON; `condition` is set for the product's own typed errors only, `trace` for all others."""
+    described: dict[str, Any] = {
         "type": type(problem).__name__,
         "condition": getattr(problem, "condition", None),
         "message": str(problem)[:800],
     }
+    if described["condition"] is None:
+        described["trace"] = "".join(traceback.format_exception(problem)[-6:])[-2000:]
+    return described
 
 
 def _place(uri: str, store: dict[str, str] | None, observer: Callable[[str], None] = scenes.unobserved) -> Place:
