@@ -246,6 +246,7 @@ class Graph(Ask, Upkeep):
         from omnigraph.pipeline.start import started_load
 
         self._by(options.get("actor"))
+        self._manifest.require_writable()  # before hours of work
         fork = from_branch is not None and branch not in {b.name for b in self.branches()}
         base = from_branch if fork and from_branch is not None else branch
         started = started_load(
@@ -326,6 +327,7 @@ class Graph(Ask, Upkeep):
         from omnigraph.pipeline.embed.run import EmbedOptions, embed
 
         self._by(actor)
+        self._manifest.require_writable()  # before hours of work
         return embed(
             branch=branch,
             view=lambda: self._door.view(branch),

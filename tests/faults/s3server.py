@@ -20,6 +20,8 @@ the number, because concurrent requests reorder.
     freeze_before, _after     SIGSTOP; `release` applies what was held, answers and sends SIGCONT
     release_ghosts            no fault: before this request of this client, what is held in the world is released
 
+A world with `conditional=False` ignores If-None-Match and If-Match, as stores do that call themselves compatible.
+
 All state belongs to the server's thread; other threads go through `S3Server.call`.
 """
 
@@ -91,9 +93,9 @@ class Client:
 
 
 class World:
-    def __init__(self, name: str, objects: dict[str, Object] | None = None) -> None:
+    def __init__(self, name: str, objects: dict[str, Object] | None = None, *, conditional: bool = True) -> None:
         self.name = name
-        self.store = Store(objects)
+        self.store = Store(objects, conditional=conditional)
         self.clients: dict[str, Client] = {}
         self.log: list[Entry] = []
         self.faults: list[Fault] = []

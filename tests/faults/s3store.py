@@ -3,6 +3,9 @@
 Covers what Lance and obstore ask for: GET with ranges, HEAD, PUT (plain, If-None-Match: *, If-Match), COPY, DELETE,
 bulk delete, ListObjectsV2 (prefix, delimiter, start-after, continuation) and multipart uploads. Objects are values, so
 that a snapshot of a bucket is a copy of its dictionary. `test_s3server_matches_moto.py` holds this against moto.
+
+`Store(conditional=False)` is a store that ignores If-None-Match and If-Match on every request that writes: PUT, COPY
+and the end of a multipart upload.
 """
 
 from __future__ import annotations
@@ -79,8 +82,9 @@ def error(status: int, code: str) -> Response:
 class Store:
     """The objects and open uploads of one world. Not thread-safe: one thread owns it."""
 
-    def __init__(self, objects: dict[str, Object] | None = None) -> None:
+    def __init__(self, objects: dict[str, Object] | None = None, *, conditional: bool = True) -> None:
         self.objects: dict[str, Object] = dict(objects or {})
+        self.conditional = conditional
         self.uploads: dict[str, dict[int, bytes]] = {}
         self._upload_ids = itertools.count(1)
 
@@ -164,15 +168,18 @@ class Store:
         return Response(200, {"ETag": self._keep(request.key, request.body)})
 
     def _create(self, request: Request) -> Response:
-        if request.key in self.objects:
-            return error(412, "PreconditionFailed")
-        return self._put(request)
+        return self._refused(request) or self._put(request)
+
+    def _refused(self, request: Request) -> Response | None:
+        """The answer to a create-only request for a key that is taken."""
+        create_only = self.conditional and "if-none-match" in request.headers
+        return error(412, "PreconditionFailed") if create_only and request.key in self.objects else None
 
     def _swap(self, request: Request) -> Response:
         found = self.objects.get(request.key)
-        if found is None:
+        if self.conditional and found is None:
             return error(404, "NoSuchKey")
-        if found.etag != request.headers["if-match"]:
+        if self.conditional and found is not None and found.etag != request.headers["if-match"]:
             return error(412, "PreconditionFailed")
         return self._put(request)
 
@@ -181,8 +188,8 @@ class Store:
         found = self.objects.get(source)
         if found is None:
             return error(404, "NoSuchKey")
-        if "if-none-match" in request.headers and request.key in self.objects:
-            return error(412, "PreconditionFailed")
+        if refusal := self._refused(request):
+            return refusal
         etag = self._keep(request.key, found.body)
         return Response(200, {}, f"<CopyObjectResult><ETag>{escape(etag)}</ETag></CopyObjectResult>".encode())
 
@@ -219,8 +226,8 @@ class Store:
         return Response(200, {"ETag": f'"{_md5(request.body).hex()}"'})
 
     def _mp_finish(self, request: Request) -> Response:
-        if "if-none-match" in request.headers and request.key in self.objects:
-            return error(412, "PreconditionFailed")
+        if refusal := self._refused(request):
+            return refusal
         parts = self.uploads.pop(request.query["uploadId"], None)
         if parts is None:
             return error(404, "NoSuchUpload")

@@ -21,9 +21,20 @@ class ConsentRequired(UsageError):
 
 
 class UnsupportedStore(UsageError):
+    """`missing` is what a store of the right kind lacks: `create_only_put` or `hard_links`."""
+
     condition = "unsupported_store"
     text = "{uri} can't hold a graph: {detail}"
     remedy_text = "Use a local path, a file:// URI or an s3:// URI."
+
+    @property
+    def remedy(self) -> str:
+        if not self.fields.get("missing"):
+            return super().remedy
+        return (
+            "Use an object store that honours If-None-Match: * on PUT, as Amazon S3 does, or a file system with hard "
+            "links; nothing was written."
+        )
 
 
 class DirectOnly(UsageError):

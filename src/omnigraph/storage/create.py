@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import GraphExists, OmnigraphError, StorageError, UsageError
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.storage import durable, lancefs
+from omnigraph.storage import conditional, durable, lancefs
+from omnigraph.storage.control import CLEANUP
 from omnigraph.storage.layout import MANIFEST, RECOVERY, TABLE_FOLDERS, Location
 from omnigraph.storage.manifest import (
     HEAD,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
-_OUR_NAMES = frozenset({MANIFEST, RECOVERY, *TABLE_FOLDERS.values()})
+_OUR_NAMES = frozenset({MANIFEST, RECOVERY, CLEANUP, *TABLE_FOLDERS.values()})
 
 
 def create_table(
@@ -56,7 +57,9 @@ def create_table(
 
 
 def require_free(location: Location) -> None:
-    """Refuse an address that holds a graph, or a local folder that holds something else."""
+    """Refuse an address that holds a graph, a local folder that holds something else, and a store that can't decide
+    races.
+    """
     if graph_exists(location):
         raise GraphExists(uri=location.uri)
     if location.is_local and os.path.exists(location.uri):
@@ -66,6 +69,9 @@ def require_free(location: Location) -> None:
         if foreign:
             detail = f"{location.uri} is not empty (it holds {foreign[0]!r}); a graph needs a folder of its own."
             raise UsageError(detail=detail)
+    if location.is_local:
+        conditional.require_hard_links(location)
+    conditional.require_conditional(location)
 
 
 def graph_exists(location: Location) -> bool:

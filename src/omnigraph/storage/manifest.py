@@ -26,6 +26,7 @@ from omnigraph.errors import BranchNotFound, CommitNotFound, GraphNotFound, Newe
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.serial import schema_from_json, schema_to_json
 from omnigraph.storage import durable, lancefs, torn
+from omnigraph.storage.conditional import require_conditional
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import MAIN, Head, Pin, Record, apply_delta
 
@@ -127,6 +128,7 @@ class Manifest:
         if found > FORMAT:
             raise NewerFormat(found=found, known=FORMAT)
         if not self._mended:
+            require_conditional(self.location)
             torn.put_away(self.location, self.location.manifest_uri, above=self.table().version)
             self._mended = True
         return found
