@@ -7,7 +7,7 @@ SCALE ?= 1
 MINUTES ?= 10
 SEED := $(or $(SEED),$(shell date +%s))
 
-.PHONY: demo test lint types check torture soak bench clean
+.PHONY: demo test test-slow lint types check torture soak bench clean
 
 demo: $(READY)            ## show what omnigraph does: a million edges on Spark, with dirt; then maintenance; SCALE= for more or fewer
 	$(BIN)/omnigraph demo --scale $(SCALE)
@@ -20,6 +20,9 @@ test: $(READY)            ## the whole test suite, five files at a time, since t
 	-@$(BIN)/python -m pytest --collect-only -qq > /dev/null
 	$(BIN)/python -m pytest --numprocesses 5 --dist loadscope --no-loadscope-reorder
 
+test-slow: $(READY)       ## what takes longer: samples of every fault, clusters, many processes, random runs
+	$(BIN)/python -m pytest -m 'slow and not long' --numprocesses 5 --dist loadscope --no-loadscope-reorder
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -27,14 +30,14 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-check: lint types test    ## what CI runs
+check: lint types test test-slow    ## what CI runs
 
 torture: $(READY)         ## every fault at every storage request and file system call, and whatever else is long (hours)
 	$(BIN)/python -m tests.commit.test_interleavings
 	OMNIGRAPH_WRITES=50 $(BIN)/python -m pytest -m '' tests/contention/test_writers.py
 	OMNIGRAPH_RANDOM_GRAPHS=150 OMNIGRAPH_RANDOM_QUERIES=20 OMNIGRAPH_RANDOM_SEED=$(SEED) \
 		$(BIN)/python -m pytest --numprocesses 2 tests/query/test_random.py
-	OMNIGRAPH_STEPS=20 OMNIGRAPH_SEEDS=$(SEED) $(BIN)/python -m pytest \
+	OMNIGRAPH_STEPS=20 OMNIGRAPH_SEEDS=$(SEED) $(BIN)/python -m pytest -m 'not long' \
 		tests/maintenance/optimize/test_answers_random.py tests/maintenance/optimize/test_deferred.py
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group long
 	$(BIN)/python -m pytest -m long

@@ -12,6 +12,8 @@ from tests.contention.audit import violations
 from tests.contention.conftest import NOISE_S
 from tests.contention.crowd import Crowd
 
+pytestmark = pytest.mark.slow
+
 MakeCrowd = Callable[[float], Crowd]
 
 

@@ -17,6 +17,8 @@ from tests.contention.conftest import NOISE_S
 from tests.contention.crowd import Crowd, Member
 from tests.contention.processes import is_stopped
 
+pytestmark = pytest.mark.slow
+
 LEASE_S = 0.5
 MakeCrowd = Callable[[float], Crowd]
 WAY = ["prepare", "ticket", "check", "plan", "effect", "effect", "publish", "acknowledge", "release"]

@@ -21,6 +21,8 @@ from tests.commit.stepper import Stepper, open_without_heart, waiting_is_over_at
 from tests.contention import world
 from tests.contention.audit import objects_left, wrong_epochs
 
+pytestmark = pytest.mark.slow
+
 NOISE_S = 6.0
 
 

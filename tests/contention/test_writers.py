@@ -16,6 +16,8 @@ from tests.contention.audit import violations
 from tests.contention.conftest import NOISE_S
 from tests.contention.crowd import Crowd
 
+pytestmark = pytest.mark.slow
+
 WRITERS = 8
 WRITES = int(os.environ.get("OMNIGRAPH_WRITES", "12"))
 COUNTS = WRITES // 3

@@ -18,6 +18,8 @@ from omnigraph.demo.ask_story import Answer, Asked, Question, compare
 from omnigraph.demo.story import MARK, prepare_folder
 from omnigraph.errors import UsageError
 
+pytestmark = pytest.mark.slow
+
 
 def demo(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
     """`omnigraph demo`, with an empty home and from a folder that is not the repository."""

@@ -13,6 +13,8 @@ from tests.faults.diskbench import DiskBench
 from tests.faults.runner import Case, Report, disk_bench, run_cases, run_sample
 from tests.faults.verbs import VERBS, by_name
 
+pytestmark = pytest.mark.slow
+
 SEED = 1
 RUNS_PER_VERB = 1
 SAMPLED = VERBS[2::4]

@@ -12,6 +12,8 @@ from tests.faults.runner import Report, run_sample
 from tests.faults.s3bench import S3Bench
 from tests.faults.verbs import VERBS, by_name
 
+pytestmark = pytest.mark.slow
+
 SEED = 1
 RUNS_PER_VERB = 1
 SAMPLED = VERBS[::4]

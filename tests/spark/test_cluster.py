@@ -30,6 +30,8 @@ import sys
 
 import omnigraph
 
+pytestmark = pytest.mark.slow
+
 
 def whereabouts(task):
     return {"value": task["value"] * 2, "omnigraph": omnigraph.__file__, "pid": os.getpid(), "argv": sys.executable}

@@ -19,6 +19,8 @@ import pytest
 import omnigraph as og
 from tests.maintenance.optimize.answers import disagreements
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 PEOPLE = 5_000
 JOB = Path(__file__).with_name("killed_job.py")

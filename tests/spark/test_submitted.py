@@ -20,6 +20,8 @@ import omnigraph as og
 graph = og.open(sys.argv[1])
 done = graph.load(nodes={"Person": pa.table({"name": ["Ada", "Bob"]})}, mode="append", engine="spark")
 from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
 context = SparkSession.getActiveSession().sparkContext
 print(json.dumps({"engine": done.engine, "inserted": done.inserted, "app": context.appName, "master": context.master}))
 """

@@ -15,6 +15,8 @@ from omnigraph.index import segments
 from omnigraph.maintenance.optimize import indices
 from tests.maintenance.optimize.answers import disagreements
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = """
 node Doc {
   key: String @key
