@@ -47,6 +47,7 @@ OmnigraphError
 │   └── BadRecoveryRecord      an object under __recovery can't be understood
 ├── FormatError
 │   ├── NewerFormat            the graph was written by a newer omnigraph
+│   ├── GraphMoved             a folder with forks was copied or moved: they refer to the old address
 │   └── NotAGraph              something is there, and it is not a graph of ours
 ├── LookupFailed
 │   ├── GraphNotFound, GraphExists
@@ -88,6 +89,7 @@ from omnigraph.errors.graph import (
     ConflictError,
     FormatError,
     GraphExists,
+    GraphMoved,
     GraphNotFound,
     GraphNotInCluster,
     InvalidBranchName,
@@ -184,6 +186,7 @@ __all__ = [
     "FileUnwritable",
     "FormatError",
     "GraphExists",
+    "GraphMoved",
     "GraphNotChosen",
     "GraphNotFound",
     "GraphNotInCluster",

@@ -109,6 +109,18 @@ class NotAGraph(FormatError):
     remedy_text = "Check the address, or create a graph with `omnigraph init`."
 
 
+class GraphMoved(FormatError):
+    condition = "graph_moved"
+    text = (
+        "the graph at {uri} was moved or copied there from {recorded_root}: forks of {table} still refer to their data "
+        "at the old address. Nothing was touched."
+    )
+    remedy_text = (
+        "Run `omnigraph relocate {uri}` to rewrite the addresses; the graph is then independent of {recorded_root}. If "
+        "that is this very folder under another path (a mount, a container), use the graph by that path everywhere."
+    )
+
+
 # ---- look-ups --------------------------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from omnigraph.commit.stage import View
-from omnigraph.errors import OmnigraphError, StorageError, VersionReclaimed
+from omnigraph.errors import GraphMoved, OmnigraphError, StorageError, VersionReclaimed
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.drift import UNREADABLE, Drift, drift_of
 from omnigraph.maintenance.optimize.indices import damaged
@@ -93,6 +93,8 @@ def judge_anyway(view: View, type_id: str) -> Judged:
     """For a preview: what fails while one table is looked at is told in its row, and the others are judged."""
     try:
         return judge(view, type_id)
+    except GraphMoved:
+        raise
     except OmnigraphError as error:
         pin = view.pins[type_id]
         return Judged(type_id, view.table_keys[type_id], pin, pin.version, "unverifiable", error=error.message)

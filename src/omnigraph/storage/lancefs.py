@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError
 from omnigraph.storage import durable, torn
+from omnigraph.storage.bases import require_own_bases, table_of
 from omnigraph.storage.layout import Location
 
 if TYPE_CHECKING:
@@ -49,9 +50,11 @@ def operations() -> type[LanceOperation]:
 
 
 def open_table(location: Location, uri: str, *, version: int | None = None) -> LanceDataset:
-    """Open a table at a version, or at its newest one; TableMissing if there is none."""
+    """Open a table at a version, or at its newest one; TableMissing if there is none, GraphMoved if it is a fork that
+    refers to another place.
+    """
     try:
-        return _lance().dataset(uri, version=version, storage_options=location.lance_options)
+        table = _lance().dataset(uri, version=version, storage_options=location.lance_options)
     except (ValueError, OSError) as error:
         if _MISSING.search(str(error)):
             raise TableMissing(uri, version) from error
@@ -61,6 +64,8 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
         if type(error).__name__ != "PanicException":
             raise
         raise StorageError(doing=f"opening {uri}", detail=f"Lance can't read it: {error}") from error
+    require_own_bases(location, table_of(location, uri), (base.path for base in table.base_paths().values()))
+    return table
 
 
 @contextmanager

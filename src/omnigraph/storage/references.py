@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from omnigraph.errors import StorageError
 from omnigraph.storage import lancefs
+from omnigraph.storage.bases import TREE, below_table, require_own_bases
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import open_store
 from omnigraph.storage.versionfile import NotUnderstood, fragment_references, index_reference, parse_version
@@ -31,7 +32,6 @@ Kind = Literal["version", "transaction", "data", "deletion", "index", "torn", "d
 
 ROWS_AT_ONCE = 200_000
 READS_AT_ONCE = 16
-TREE = "tree"
 _BRANCH_REFS, _TAG_REFS = "_refs/branches/", "_refs/tags/"
 _FOLDERS: dict[str, Kind] = {
     "_versions": "version",
@@ -233,8 +233,9 @@ def _read_files(
     kept, removed = into.kept, into.removed
     for version, raw in _bodies(location, folder, line, versions):
         found = parse_version(raw)
+        require_own_bases(location, folder.path, found.bases.values())
         for base, uri in found.bases.items():
-            prefix = _prefix(uri, folder.path)
+            prefix = below_table(uri, folder.path)
             if bases.setdefault(base, prefix or "") != (prefix or "") or prefix is None:
                 raise NotUnderstood(f"base path {base} lies elsewhere")
         transaction = None if found.transaction is None else f"{bases[None]}_transactions/{found.transaction}"
@@ -321,7 +322,7 @@ def _add(rows: pa.Table, folder: Folder, line: Line, going: Set[int], into: Refe
     bases = rows["base_uri"].combine_chunks()
     leaves = pc.is_in(rows["version"], pa.array(sorted(going), pa.int64()))
     for number, uri in enumerate(bases.dictionary.to_pylist()):
-        prefix = _prefix(uri, folder.path)
+        prefix = below_table(uri, folder.path)
         if prefix is None:
             continue  # a folder of somebody else: nothing there is ours to remove
         here = pc.equal(bases.indices, number)
@@ -335,17 +336,6 @@ def _add(rows: pa.Table, folder: Folder, line: Line, going: Set[int], into: Refe
 
 def _key_of(path: str, prefix: str) -> str:
     return _key(path, _FOLDERS.get(path.partition("/")[0], "other"), prefix)
-
-
-def _prefix(uri: str, folder: str) -> str | None:
-    """Where a base lies below the table folder, with a slash at its end; None if it lies elsewhere.
-
-    By the folder's own name, which is unique, and not by the whole address: a graph that was moved is still itself.
-    """
-    head, found, below = uri.rstrip("/").rpartition(folder)
-    if not found or (head and not head.endswith("/")):
-        return None
-    return "" if not below else f"{below.lstrip('/')}/" if below.startswith("/") else None
 
 
 # ---- tags ------------------------------------------------------------------------------------------------------------

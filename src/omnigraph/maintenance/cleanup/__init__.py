@@ -1,7 +1,7 @@
 """Cleanup: remove versions that nobody needs any more, and what dead writers left. Destructive, and so a plan first.
 
 1. refuse   an operation of a dead writer is undecided, a table has uncovered drift, a version that a live branch
-            stands on can't be opened: nothing is touched
+            stands on can't be opened, a fork refers to another place (GraphMoved): nothing is touched
 2. plan     per table folder: forks that nobody can read again, versions that the policy lets go and no floor holds,
             files that only those refer to, files that no version refers to and that are old (`plan`, `floors`,
             `orphans`), arrays of queries that were made from them (`caches`). A preview ends here: it is the plan
@@ -25,7 +25,7 @@ from typing import Any
 from omnigraph.commit import owner
 from omnigraph.commit.door import Door
 from omnigraph.commit.migrate import require_current
-from omnigraph.errors import OmnigraphError, StorageError
+from omnigraph.errors import GraphMoved, OmnigraphError, StorageError
 from omnigraph.maintenance.cleanup import execute
 from omnigraph.maintenance.cleanup.caches import cached
 from omnigraph.maintenance.cleanup.document import CleanupResult, Refused, plan_from_json, preview_of
@@ -198,6 +198,8 @@ def _planned(facts: Facts, path: str) -> TablePlan:
     """A table that can't be planned keeps everything, and says why."""
     try:
         return plan_folder(facts, path)
+    except GraphMoved:
+        raise
     except OmnigraphError as error:
         return TablePlan(facts.keys.get(table_of(path), path), path, error=str(error))
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.stage import View
-from omnigraph.errors import OmnigraphError, UsageError
+from omnigraph.errors import GraphMoved, OmnigraphError, UsageError
 from omnigraph.index.declared import declared
 from omnigraph.index.segments import (
     IndexPlan,
@@ -103,6 +103,8 @@ def _failed(view: View, t: EntityType, error: OmnigraphError) -> TablePlan:
 def _draft(view: View, t: EntityType, options: OptimizeOptions) -> Draft:
     try:
         return _rewrites(view, t, options)
+    except GraphMoved:
+        raise
     except OmnigraphError as error:
         return Draft(_failed(view, t, error))
 

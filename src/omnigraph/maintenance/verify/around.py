@@ -11,7 +11,7 @@ from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Tickets, epoch_of
-from omnigraph.errors import BranchNotFound, CommitNotFound, NotAGraph, StorageError, VersionReclaimed
+from omnigraph.errors import BranchNotFound, CommitNotFound, GraphMoved, NotAGraph, StorageError, VersionReclaimed
 from omnigraph.maintenance.drift import Drift, drift_of
 from omnigraph.maintenance.recover import pending
 from omnigraph.maintenance.verify.files import BOOKKEEPING
@@ -76,7 +76,7 @@ def _stamps_above(view: View, pin: Pin) -> list[Stamp]:
             if not view.owns(pin) or view.tables.newest_version(pin) == pin.version:
                 return []
             stamps = lancefs.stamps_above(view.tables.newest(pin), pin.version)
-    except (StorageError, VersionReclaimed, lancefs.TableMissing):
+    except (GraphMoved, StorageError, VersionReclaimed, lancefs.TableMissing):
         return []  # what is not there or can't be opened is told of it elsewhere
     return [known for _, text in stamps if (known := Stamp.parse(text)) is not None]
 
@@ -138,7 +138,7 @@ def _drift(door: Door, view: View, table: str) -> Drift | None:
             # Once more on a newer state: a repair may have published it in the meantime.
             newer = None if drift is None else _seen(door, view.head.branch)
             return None if newer is None or table not in newer.pins else drift_of(newer, table)
-    except (StorageError, VersionReclaimed, lancefs.TableMissing):
+    except (GraphMoved, StorageError, VersionReclaimed, lancefs.TableMissing):
         return None  # the version itself is not there or can't be opened, which is told of it elsewhere
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from omnigraph.errors import StorageError
+from omnigraph.errors import GraphMoved, StorageError
 from omnigraph.maintenance.verify.findings import DROPPED, FOREIGN, INDEX, Finding, found
 from omnigraph.maintenance.verify.reading import read, reading, reason
 from omnigraph.maintenance.verify.scope import Line, line_of, place_of
@@ -91,6 +91,10 @@ def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
         except lancefs.TableMissing:
             text = f"version {line.pin.version} of {line.pin.path}, which {line.branch} pins, is not there"
             findings.append(tell("version_missing", line, text))
+            continue
+        except GraphMoved as error:
+            text = f"{line.pin.path} refers to data at another address than the graph's"
+            findings.append(tell("graph_moved", line, text, examples=[error.fields["recorded_root"]]))
             continue
         except StorageError as error:
             text = f"version {line.pin.version} of {line.pin.path}, which {line.branch} pins, can't be opened"
@@ -316,6 +320,10 @@ def _unreferred(
 ) -> Iterator[Finding]:
     try:
         left = unexplained(_all_referred(location, line, forks))
+    except GraphMoved as error:
+        text = f"forks of {line.pin.root} refer to data at another address than the graph's"
+        yield found("graph_moved", text, table=line.type.key, examples=[error.fields["recorded_root"]])
+        return
     except StorageError as error:
         text = f"older versions of {line.pin.root} can't be read"
         yield found("history_unreadable", text, table=line.type.key, branch=line.branch, examples=[reason(error)])
