@@ -68,6 +68,7 @@ OmnigraphError
 │   ├── EmbeddingMismatch      the model or its dimensions are not those that the schema declares
 │   └── EmbeddingFailed        a provider refused, failed in every try, or answered something that is no vector
 └── StorageError               the store failed: disk full, I/O error, access denied, network
+    └── SymlinkInGraph         a symbolic link lies below the root of a graph
 
 `condition` is a contract: stable, searchable, the same in Python, JSON and the docs. Fields are plain JSON values.
 """
@@ -157,6 +158,7 @@ from omnigraph.errors.work import (
     EngineError,
     EngineUnavailable,
     StorageError,
+    SymlinkInGraph,
     TaskFailed,
 )
 
@@ -224,6 +226,7 @@ __all__ = [
     "SchemaSyntaxError",
     "StaleView",
     "StorageError",
+    "SymlinkInGraph",
     "TaskFailed",
     "UncoveredDrift",
     "UnknownProperty",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from omnigraph.errors.base import OmnigraphError, Shown
 
@@ -82,3 +83,17 @@ class StorageError(OmnigraphError):
 
     def __init__(self, *, doing: str, detail: str) -> None:
         super().__init__(doing=doing, detail=_LANCE_PLACES.sub("", detail))
+
+
+class SymlinkInGraph(StorageError):
+    """`path` is the link."""
+
+    condition = "symlink_in_graph"
+    text = "{path} is a symbolic link, and omnigraph follows none below the root of a graph."
+    remedy_text = (
+        "Look at where it points. Move what belongs to the graph to its place, or remove the link; what it points to "
+        "was not touched."
+    )
+
+    def __init__(self, **fields: Any) -> None:
+        OmnigraphError.__init__(self, **fields)

@@ -25,12 +25,11 @@ from omnigraph.index.declared import declared
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.drift import drift_of, published
 from omnigraph.maintenance.recover import pending
-from omnigraph.pipeline.bulk.staging import STAGING
 from omnigraph.storage import lancefs
 from omnigraph.storage.edit import ROWS_PER_FRAGMENT
 from omnigraph.storage.facts import Fragment, fragments_of
 from omnigraph.storage.indices import BuiltIndex, built_indices
-from omnigraph.storage.layout import MANIFEST
+from omnigraph.storage.layout import MANIFEST, STAGING
 from omnigraph.storage.listing import StoredFile, listed
 from omnigraph.storage.manifest import FORMAT
 from omnigraph.storage.records import Record

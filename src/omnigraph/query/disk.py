@@ -5,7 +5,7 @@
 Only where OMNIGRAPH_QUERY_DISK is `on`, on a local disk, for arrays by row id, and for tables of some size. A folder
 appears under its name when it is complete; that of an older version of the same table goes when a newer one comes, and
 cleanup removes those of versions that are gone. All of it is derived and may be removed at any time. A disk that is
-full or may not be written to is no error of a query.
+full or may not be written to is no error of a query, and neither is a folder that is a symbolic link: it is left alone.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from contextlib import suppress
 
 import numpy as np
 
+from omnigraph.errors import SymlinkInGraph
 from omnigraph.query.adjacency import Adjacency, Half, Index
 from omnigraph.query.tables import StoredTable
-from omnigraph.storage.layout import CACHE, CACHE_META
+from omnigraph.storage import nofollow
+from omnigraph.storage.layout import CACHE, CACHE_META, Location
 
 VARIABLE = "OMNIGRAPH_QUERY_DISK"
 EDGES_LEAST = 50_000
@@ -41,10 +42,11 @@ def loaded(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Ad
         return None
     folder = os.path.join(root, _digest(edges, sources, targets))
     try:
-        with open(os.path.join(folder, CACHE_META), "rb") as file:
-            meta = json.load(file)
+        if nofollow.children(_graph(edges), _inside(folder)).links:
+            return None
+        meta = json.loads(nofollow.read(_graph(edges), f"{_inside(folder)}/{CACHE_META}"))
         halves = [_half(folder, name, meta[name]) for name in ("out", "into")]
-    except (OSError, ValueError, KeyError, EOFError):
+    except (OSError, ValueError, KeyError, EOFError, SymlinkInGraph):
         return None
     made = Adjacency(Index(meta["sources"], None), Index(meta["targets"], None), *halves)
     is_whole = (
@@ -75,6 +77,7 @@ def keep(arrays: Adjacency, edges: StoredTable, sources: StoredTable, targets: S
     name = _digest(edges, sources, targets)
     partial = os.path.join(root, f"{name}.{os.getpid()}.part")
     try:
+        nofollow.require_path(_graph(edges), _inside(partial))
         os.makedirs(partial, exist_ok=True)
         for side, half in (("out", arrays.out), ("into", arrays.into)):
             for part in _PARTS:
@@ -90,20 +93,29 @@ def keep(arrays: Adjacency, edges: StoredTable, sources: StoredTable, targets: S
         with open(os.path.join(partial, CACHE_META), "w") as file:
             json.dump(meta, file)
         os.rename(partial, os.path.join(root, name))
-    except OSError:
+    except (OSError, SymlinkInGraph):
         # Another process was quicker, or the disk does not want it.
-        shutil.rmtree(partial, ignore_errors=True)
+        nofollow.remove_tree(_graph(edges), _inside(partial))
         return
-    _drop_older(root, edges, name)
+    _drop_older(_graph(edges), edges, name)
 
 
-def _drop_older(root: str, edges: StoredTable, keep_name: str) -> None:
-    for name in os.listdir(root):
-        with suppress(OSError, ValueError, KeyError, IndexError):
-            with open(os.path.join(root, name, CACHE_META), "rb") as file:
-                path, version = json.load(file)["edges"]
+def _graph(edges: StoredTable) -> Location:
+    assert edges.graph is not None
+    return Location(edges.graph, is_local=True, options={})
+
+
+def _inside(folder: str) -> str:
+    """A folder of CACHE, relative to the graph."""
+    return f"{CACHE}/{os.path.basename(folder)}"
+
+
+def _drop_older(graph: Location, edges: StoredTable, keep_name: str) -> None:
+    for name in nofollow.children(graph, CACHE).folders:
+        with suppress(OSError, ValueError, KeyError, IndexError, SymlinkInGraph):
+            path, version = json.loads(nofollow.read(graph, f"{CACHE}/{name}/{CACHE_META}"))["edges"]
             if name != keep_name and path == edges.key[0] and version <= edges.key[1]:
-                shutil.rmtree(os.path.join(root, name), ignore_errors=True)
+                nofollow.remove_tree(graph, f"{CACHE}/{name}")
 
 
 def _digest(*tables: StoredTable) -> str:

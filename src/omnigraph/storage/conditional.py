@@ -23,8 +23,8 @@ import tempfile
 from contextlib import suppress
 
 from omnigraph.errors import StorageError, UnsupportedStore
-from omnigraph.storage.control import CLEANUP, PROBE
-from omnigraph.storage.layout import Location
+from omnigraph.storage.control import PROBE
+from omnigraph.storage.layout import CLEANUP, Location
 from omnigraph.storage.objects import open_store
 
 _PROBES = 2

@@ -16,13 +16,10 @@ from typing import Any
 import orjson
 
 from omnigraph.errors import StorageError
-from omnigraph.storage.layout import Location
+from omnigraph.storage import nofollow
+from omnigraph.storage.layout import CLEANUP, Location
 from omnigraph.storage.objects import open_store
 
-CLEANUP = "__cleanup"
-"""What running cleanups are about to remove; probes of the store's clock."""
-LEASES = "__leases"
-"""What long readers need."""
 PUT_TRIES_MOST = 10
 PROBE = "probe-"
 PROBE_MOST_S = 60.0
@@ -47,6 +44,7 @@ class Control:
 
     @property
     def _store(self) -> Any:
+        nofollow.require_path(self._location, self._folder)
         if self._opened is None:
             self._opened = open_store(self._location, self._folder)
         return self._opened
@@ -72,7 +70,10 @@ class Control:
 
         with self._failing("reading", name):
             try:
-                raw = bytes(obstore.get(self._store, name).bytes())
+                if self._location.is_local:
+                    raw = nofollow.read(self._location, f"{self._folder}/{name}")
+                else:
+                    raw = bytes(obstore.get(self._store, name).bytes())
             except FileNotFoundError:
                 return None
         try:
@@ -93,21 +94,16 @@ class Control:
         return [Note(o["path"], o["last_modified"].timestamp()) for o in found]
 
     def _listed_here(self) -> Iterator[Note]:
-        try:
-            entries = list(os.scandir(self._location.join(self._folder)))
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        for entry in entries:
-            with suppress(FileNotFoundError):  # taken away while it was being listed
-                if entry.is_file(follow_symlinks=False):
-                    yield Note(entry.name, entry.stat().st_mtime)
+        for path, status in nofollow.files(self._location, self._folder, links=[]):
+            if "/" not in path:
+                yield Note(path, status.st_mtime)
 
     def modified_s(self, name: str) -> float:
         import obstore
 
         with self._failing("looking at", name):
             if self._location.is_local:
-                return os.stat(self._location.join(self._folder, name)).st_mtime
+                return os.lstat(self._location.join(self._folder, name)).st_mtime
             return float(obstore.head(self._store, name)["last_modified"].timestamp())
 
     def delete(self, names: Iterable[str]) -> None:
@@ -115,13 +111,13 @@ class Control:
         for name in names:
             with self._failing("deleting", name), suppress(FileNotFoundError):
                 if self._location.is_local:
-                    os.unlink(self._location.join(self._folder, name))
+                    nofollow.unlink(self._location, f"{self._folder}/{name}")
                 else:
                     import obstore
 
                     obstore.delete(self._store, name)
         if self._location.is_local:
-            with suppress(OSError):  # not empty, or not there
+            with suppress(OSError):  # not empty, or not there; a link is no folder, and stays
                 os.rmdir(self._location.join(self._folder))
             self._opened = None
 

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import GraphExists, OmnigraphError, StorageError, UsageError
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.storage import conditional, durable, lancefs
-from omnigraph.storage.control import CLEANUP
-from omnigraph.storage.layout import MANIFEST, RECOVERY, TABLE_FOLDERS, Location
+from omnigraph.storage import conditional, durable, lancefs, nofollow
+from omnigraph.storage.layout import CLEANUP, MANIFEST, RECOVERY, TABLE_FOLDERS, Location
 from omnigraph.storage.manifest import (
     HEAD,
     ROW_IDS_KEY,
@@ -60,6 +59,7 @@ def require_free(location: Location) -> None:
     """Refuse an address that holds a graph, a local folder that holds something else, and a store that can't decide
     races.
     """
+    nofollow.require_layout(location)
     if graph_exists(location):
         raise GraphExists(uri=location.uri)
     if location.is_local and os.path.exists(location.uri):

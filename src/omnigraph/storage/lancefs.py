@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.errors import StorageError
-from omnigraph.storage import durable, torn
+from omnigraph.errors import StorageError, SymlinkInGraph
+from omnigraph.storage import durable, nofollow, torn
 from omnigraph.storage.bases import require_own_bases, table_of
 from omnigraph.storage.layout import Location
 
@@ -53,6 +53,7 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
     """Open a table at a version, or at its newest one; TableMissing if there is none, GraphMoved if it is a fork that
     refers to another place.
     """
+    nofollow.require_table(location, uri)
     try:
         table = _lance().dataset(uri, version=version, storage_options=location.lance_options)
     except (ValueError, OSError) as error:
@@ -102,6 +103,8 @@ def open_newest(location: Location, uri: str) -> LanceDataset:
     """
     try:
         return open_table(location, uri)
+    except SymlinkInGraph:
+        raise
     except StorageError:
         cut_short = torn.torn_versions(location, uri)
         if not cut_short:
@@ -150,6 +153,7 @@ def commit(
 ) -> LanceDataset:
     """One Lance commit, made durable. The caller compares the version it got with the one it expected."""
     lance = _lance()
+    nofollow.require_table(location, base if isinstance(base, str) else base.uri)
     done = lance.LanceDataset.commit(
         base,
         tx,

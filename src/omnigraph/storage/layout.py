@@ -26,6 +26,14 @@ CACHE = "__cache/adjacency"
 CACHE_META = "meta.json"
 """Says, in a folder of CACHE, which line and version of an edge table its arrays were made from: `edges`."""
 TABLE_FOLDERS = {"n": "nodes", "e": "edges"}
+STAGING = "__staging"
+"""Files that the tasks of running loads hand to each other."""
+CLEANUP = "__cleanup"
+"""What running cleanups are about to remove; probes of the store's clock."""
+LEASES = "__leases"
+"""What long readers need."""
+LAYOUT_NAMES = (MANIFEST, *TABLE_FOLDERS.values(), RECOVERY, CACHE.partition("/")[0], STAGING, LEASES, CLEANUP)
+"""All that omnigraph puts directly into a graph's folder."""
 TABLE_NAME = re.compile(r"[a-z][0-9a-z]+-[0-9a-f]+")
 """The name of a table's folder: whatever else lies beside it is somebody else's."""
 

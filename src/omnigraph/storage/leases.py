@@ -25,8 +25,8 @@ from typing import Any
 from omnigraph.errors import StorageError, UsageError, VersionReclaimed
 from omnigraph.storage import durable
 from omnigraph.storage.absence import absence
-from omnigraph.storage.control import CLEANUP, LEASES, Control, store_time_s
-from omnigraph.storage.layout import Location
+from omnigraph.storage.control import Control, store_time_s
+from omnigraph.storage.layout import CLEANUP, LEASES, Location
 from omnigraph.storage.objects import all_exist
 from omnigraph.storage.records import Pin
 

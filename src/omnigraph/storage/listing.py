@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omnigraph.errors import StorageError
+from omnigraph.storage import nofollow
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import open_store
 
@@ -20,36 +20,25 @@ class StoredFile:
     modified_s: float
 
 
-def listed(location: Location, folder: str) -> list[StoredFile]:
-    """Every file below `<graph>/<folder>`, in no particular order; none if there is no such folder."""
-    return list(files_below(location, folder))
+def listed(location: Location, folder: str, *, links: list[str] | None = None) -> list[StoredFile]:
+    """Every file below `<graph>/<folder>`, in no particular order; none if there is no such folder.
+
+    A symbolic link is SymlinkInGraph, or is added to `links`, by its path below the folder, and left out.
+    """
+    return list(files_below(location, folder, links=links))
 
 
-def files_below(location: Location, folder: str) -> Iterator[StoredFile]:
+def files_below(location: Location, folder: str, *, links: list[str] | None = None) -> Iterator[StoredFile]:
     """The same, one after the other, for whoever may stop early."""
-    return _local(location.join(folder)) if location.is_local else _remote(location, folder)
+    return _local(location, folder, links) if location.is_local else _remote(location, folder)
 
 
-def _local(root: str) -> Iterator[StoredFile]:
-    pending = [""]
-    while pending:
-        below = pending.pop()
-        try:
-            entries = list(os.scandir(os.path.join(root, below)))
-        except (FileNotFoundError, NotADirectoryError):
-            continue  # removed while it was being listed
-        except OSError as error:
-            raise StorageError(doing=f"listing {root}", detail=str(error)) from error
-        for entry in entries:
-            name = f"{below}/{entry.name}" if below else entry.name
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(name)
-                    continue
-                stat = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            yield StoredFile(name, stat.st_size, stat.st_mtime)
+def _local(location: Location, folder: str, links: list[str] | None) -> Iterator[StoredFile]:
+    try:
+        for path, status in nofollow.files(location, folder, links=links):
+            yield StoredFile(path, status.st_size, status.st_mtime)
+    except OSError as error:
+        raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
 
 
 def _remote(location: Location, folder: str) -> Iterator[StoredFile]:
@@ -70,18 +59,13 @@ def folders(location: Location, folder: str) -> list[str]:
 
 
 def children(location: Location, folder: str) -> tuple[list[str], list[str]]:
-    """Names of the files and of the folders directly below `<graph>/<folder>`, each sorted."""
+    """Names of the files and of the folders directly below `<graph>/<folder>`, each sorted. A link is a file."""
     if location.is_local:
-        root = location.join(folder)
         try:
-            entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in os.scandir(root)]
-        except (FileNotFoundError, NotADirectoryError):
-            return [], []
+            names = nofollow.children(location, folder)
         except OSError as error:
-            raise StorageError(doing=f"listing {root}", detail=str(error)) from error
-        return sorted(n for n, is_folder in entries if not is_folder), sorted(
-            n for n, is_folder in entries if is_folder
-        )
+            raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
+        return sorted([*names.files, *names.links]), names.folders
     import obstore
     from obstore.exceptions import BaseError
 

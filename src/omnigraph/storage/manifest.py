@@ -25,7 +25,7 @@ import orjson
 from omnigraph.errors import BranchNotFound, CommitNotFound, GraphNotFound, NewerFormat, NotAGraph, StorageError
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.serial import schema_from_json, schema_to_json
-from omnigraph.storage import durable, lancefs, torn
+from omnigraph.storage import durable, lancefs, nofollow, torn
 from omnigraph.storage.conditional import require_conditional
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import MAIN, Head, Pin, Record, apply_delta
@@ -90,6 +90,7 @@ class Manifest:
 
     def _open(self) -> LanceDataset:
         uri = self.location.manifest_uri
+        nofollow.require_layout(self.location)
         if self.location.is_local and os.path.isfile(self.location.uri):
             raise NotAGraph(uri=self.location.uri, detail="it is a file.")
         try:
@@ -124,6 +125,7 @@ class Manifest:
 
     def require_writable(self) -> int:
         """The format of the graph, which is one that this program may write, perhaps after a migration."""
+        nofollow.require_layout(self.location)
         found = self.format()
         if found > FORMAT:
             raise NewerFormat(found=found, known=FORMAT)

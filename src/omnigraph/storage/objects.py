@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from omnigraph.errors import StorageError
-from omnigraph.storage import durable
+from omnigraph.storage import durable, nofollow
 from omnigraph.storage.layout import RECOVERY, Location
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class ControlObjects:
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError
 
+        self._require_no_link(name)
         for turn in range(CREATE_TRIES_MOST):
             try:
                 obstore.put(self._store, name, orjson.dumps(body), mode="create")
@@ -70,8 +71,12 @@ class ControlObjects:
     def write(self, name: str, body: dict[str, Any]) -> None:
         import obstore
 
+        self._require_no_link(name)
         with _reported(f"writing {RECOVERY}/{name}"):
             obstore.put(self._store, name, orjson.dumps(body), mode="overwrite")
+
+    def _require_no_link(self, name: str) -> None:
+        nofollow.require_path(self._location, f"{RECOVERY}/{name}")
 
     def secure(self, names: Iterable[str]) -> None:
         """Make objects safe from a power loss. Few need it: most can be lost without a trace."""
@@ -83,6 +88,7 @@ class ControlObjects:
         """The object's JSON; None if it does not exist; {} if it can't be understood (torn by a crash, foreign)."""
         import obstore
 
+        self._require_no_link(name)
         with _reported(f"reading {RECOVERY}/{name}"):
             try:
                 raw = bytes(obstore.get(self._store, name).bytes())
@@ -105,26 +111,12 @@ class ControlObjects:
         return [Entry(o["path"], f"{o['e_tag']}|{o['last_modified']}") for o in found]
 
     def _list_local(self, folder: str) -> list[Entry]:
-        # os.scandir is ten times cheaper here than the store's own listing, and this is on the path of every waiter.
-        assert self._root is not None
-        found: list[Entry] = []
-        pending = [folder]
-        while pending:
-            below = pending.pop()
-            try:
-                entries = list(os.scandir(os.path.join(self._root, below)))
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            for entry in entries:
-                name = f"{below}/{entry.name}" if below else entry.name
-                try:
-                    if entry.is_dir():
-                        pending.append(name)
-                        continue
-                    stat = entry.stat()
-                except FileNotFoundError:
-                    continue
-                found.append(Entry(name, f"{stat.st_mtime_ns}|{stat.st_ino}|{stat.st_size}"))
+        # This is ten times cheaper here than the store's own listing, and it is on the path of every waiter.
+        prefix = f"{folder}/" if folder else ""
+        found = [
+            Entry(prefix + path, f"{status.st_mtime_ns}|{status.st_ino}|{status.st_size}")
+            for path, status in nofollow.files(self._location, f"{RECOVERY}/{folder}", links=[])
+        ]
         return sorted(found, key=lambda e: e.name)
 
     def delete(self, names: Iterable[str]) -> None:
@@ -133,7 +125,7 @@ class ControlObjects:
             with _reported(f"deleting {RECOVERY}/{name}"), suppress(FileNotFoundError):
                 if self._root is not None:
                     # The store refuses the names of its own half-written files, which a crash leaves behind.
-                    os.unlink(os.path.join(self._root, name))
+                    nofollow.unlink(self._location, f"{RECOVERY}/{name}")
                 else:
                     import obstore
 
@@ -143,8 +135,9 @@ class ControlObjects:
         """Remove an empty local folder, so that a graph at rest has nothing under `__recovery`."""
         if self._root is not None:
             try:
+                self._require_no_link(folder)
                 os.rmdir(os.path.join(self._root, folder))
-            except OSError:
+            except (OSError, StorageError):
                 return  # not empty, or gone already: both are fine, somebody else is at work there
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from omnigraph.errors import StorageError
-from omnigraph.storage import lancefs
+from omnigraph.storage import lancefs, nofollow
 from omnigraph.storage.bases import TREE, below_table, require_own_bases
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import open_store
@@ -268,11 +268,9 @@ def _bodies(location: Location, folder: Folder, line: Line, versions: Set[int]) 
     """The files of these versions, oldest first. One that has been removed meanwhile refers to nothing."""
     order = sorted(versions)
     if location.is_local:
-        root = location.join(folder.path)
         for version in order:
             try:
-                with open(f"{root}/{line.versions[version].path}", "rb") as file:
-                    raw = file.read()
+                raw = nofollow.read(location, f"{folder.path}/{line.versions[version].path}")
             except FileNotFoundError:
                 continue
             except OSError as error:

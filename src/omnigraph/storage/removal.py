@@ -1,13 +1,17 @@
-"""Removing files of the graph, in the order given: what is gone already is fine, and a crash leaves the rest."""
+"""Removing files of the graph, in the order given: what is gone already is fine, and a crash leaves the rest.
+
+No link is followed (`nofollow`): a path that goes through one is refused.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import groupby
 
 from omnigraph.errors import StorageError
-from omnigraph.storage import durable
+from omnigraph.storage import durable, nofollow
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import open_store
 
@@ -20,14 +24,8 @@ def remove(location: Location, folder: str, paths: Sequence[str]) -> None:
     if not paths:
         return
     if location.is_local:
-        root = location.join(folder)
-        for path in paths:
-            try:
-                os.unlink(f"{root}/{path}")
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise StorageError(doing=f"removing {folder}/{path}", detail=str(error)) from error
+        for inner, group in groupby(paths, key=lambda path: path.rpartition("/")[0]):
+            _remove_here(location, f"{folder}/{inner}", [path.rpartition("/")[2] for path in group])
         return
     import obstore
     from obstore.exceptions import BaseError
@@ -42,14 +40,24 @@ def remove(location: Location, folder: str, paths: Sequence[str]) -> None:
             raise StorageError(doing=f"removing files of {folder}", detail=str(error)) from error
 
 
+def _remove_here(location: Location, folder: str, names: Sequence[str]) -> None:
+    try:
+        with nofollow.opened(location, folder) as at:
+            for name in names:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=at)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(doing=f"removing files of {folder}", detail=str(error)) from error
+
+
 def remove_folders(location: Location, folders: Iterable[str]) -> None:
     """Remove local folders that are empty by now, with the empty ones in them."""
     if not location.is_local:
         return
     for folder in folders:
-        for below, _, _ in os.walk(location.join(folder), topdown=False):
-            with suppress(OSError):  # not empty: somebody has put something there
-                os.rmdir(below)
+        nofollow.remove_empty(location, folder)
 
 
 def secure_removal(location: Location, line: str) -> None:
@@ -57,11 +65,8 @@ def secure_removal(location: Location, line: str) -> None:
     if not location.is_local or not durable.fsync_enabled():
         return
     try:
-        folder = os.open(location.join(line, "_versions"), os.O_RDONLY)
-        try:
+        with nofollow.opened(location, f"{line}/_versions") as folder:
             os.fsync(folder)
-        finally:
-            os.close(folder)
     except FileNotFoundError:
         return  # all of the line is gone
     except OSError as error:

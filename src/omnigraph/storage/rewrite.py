@@ -18,7 +18,6 @@ Keeps: every row, its stable row id, its versions. A crash leaves files and a de
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omnigraph.storage import durable, lancefs
+from omnigraph.errors import StorageError
+from omnigraph.storage import durable, lancefs, nofollow
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import open_store
 from omnigraph.storage.records import Pin
@@ -320,8 +320,8 @@ def remove_detached(location: Location, pin: Pin, versions: Iterable[int]) -> No
     names = [f"d{version}.manifest" for version in versions]
     if location.is_local:
         for name in names:
-            with suppress(OSError):
-                os.unlink(location.join(pin.path, "_versions", name))
+            with suppress(OSError, StorageError):
+                nofollow.unlink(location, f"{pin.path}/_versions/{name}")
         return
     import obstore
     from obstore.exceptions import BaseError

@@ -70,7 +70,9 @@ def _local(data: str, files: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in map(_folder, files):
         try:
-            found[name] = sum(entry.stat().st_size for entry in os.scandir(os.path.join(data, name)))
+            found[name] = sum(
+                entry.stat(follow_symlinks=False).st_size for entry in os.scandir(os.path.join(data, name))
+            )
         except (FileNotFoundError, NotADirectoryError):
             continue  # no large blob is in this file
         except OSError as error:

@@ -147,14 +147,18 @@ class _Run:
             self.watcher.advance(tasks=len(tables), rows=0, size_bytes=sum(t.size for t in tables))
         tables.sort(key=lambda t: (t.table_key == MANIFEST, not t.table_key.startswith("node:"), t.table_key))
         wanted = tuple(t for t in tables if only is None or t.path in only)
+        links: list[str] = []
+        staging = staged(location, facts.policy, now_s=facts.now_s, links=links)
+        caches = cached(location, wanted, facts.policy, now_s=facts.now_s, links=links)
+        left_alone = (f"{location.join(link)} is a symbolic link and was left alone" for link in sorted(links))
         return CleanupPlan(
             graph=location.uri,
             policy=facts.policy,
             made_at_s=facts.now_s,
             tables=wanted,
-            staging=tuple(staged(location, facts.policy, now_s=facts.now_s)),
-            caches=tuple(cached(location, wanted, facts.policy, now_s=facts.now_s)),
-            warnings=tuple(facts.policy.warnings),
+            staging=tuple(staging),
+            caches=tuple(caches),
+            warnings=(*facts.policy.warnings, *left_alone),
             leases=tuple(lease.id for lease in facts.floors.leases),
         )
 

@@ -4,6 +4,8 @@
 * abandoned     a folder that does not say what it was made from: half-written, by a process that died. It goes when
                 nothing of it has changed for as long as unreferenced files are kept
 
+A symbolic link is left alone, and told.
+
 All of it is derived: a query whose arrays are removed under it makes them again, so nothing has to be refused or held.
 """
 
@@ -13,15 +15,19 @@ from collections.abc import Sequence
 
 import orjson
 
-from omnigraph.maintenance.cleanup.orphans import Staged, children
+from omnigraph.errors import SymlinkInGraph
+from omnigraph.maintenance.cleanup.orphans import Staged, folders_of
 from omnigraph.maintenance.cleanup.plan import TablePlan
 from omnigraph.maintenance.cleanup.policy import Policy
+from omnigraph.storage import nofollow
 from omnigraph.storage.layout import CACHE, CACHE_META, Location
 from omnigraph.storage.listing import StoredFile, listed
 from omnigraph.storage.references import Folder, folder_of
 
 
-def cached(location: Location, tables: Sequence[TablePlan], policy: Policy, *, now_s: float) -> list[Staged]:
+def cached(
+    location: Location, tables: Sequence[TablePlan], policy: Policy, *, now_s: float, links: list[str]
+) -> list[Staged]:
     """Folders of arrays that may go, once the plans of the tables are known."""
     if not location.is_local:
         return []  # they are kept on local disks only
@@ -29,9 +35,8 @@ def cached(location: Location, tables: Sequence[TablePlan], policy: Policy, *, n
     forks = {fork.path for table in tables for fork in table.forks}
     folders: dict[str, Folder] = {}
     found = []
-    for name in children(location, CACHE):
-        path = f"{CACHE}/{name}"
-        files = _meta_last(listed(location, path))
+    for path, listing in folders_of(location, CACHE, links):
+        files = _meta_last(listing)
         made_from = _made_from(location, path)
         if made_from is None:
             newest_s = max((f.modified_s for f in files), default=now_s)
@@ -52,9 +57,8 @@ def _meta_last(files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
 
 def _made_from(location: Location, path: str) -> tuple[str, int] | None:
     try:
-        with open(location.join(path, CACHE_META), "rb") as file:
-            line, version = orjson.loads(file.read())["edges"]
-    except (OSError, ValueError, KeyError, TypeError):
+        line, version = orjson.loads(nofollow.read(location, f"{path}/{CACHE_META}"))["edges"]
+    except (OSError, SymlinkInGraph, ValueError, KeyError, TypeError):
         return None
     return (line, version) if isinstance(line, str) and isinstance(version, int) else None
 

@@ -21,7 +21,7 @@ from typing import Any
 from omnigraph.commit import owner
 from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
-from omnigraph.errors import BranchPinUnreadable, RecoveryPending, StorageError, UncoveredDrift
+from omnigraph.errors import BranchPinUnreadable, RecoveryPending, StorageError, SymlinkInGraph, UncoveredDrift
 from omnigraph.maintenance.drift import drift_of
 from omnigraph.maintenance.recover import pending
 from omnigraph.maintenance.together import together
@@ -226,6 +226,8 @@ def require_pins(door: Door, floors: Floors) -> dict[Place, Any]:
             return lancefs.open_table(location, location.join(place[0]), version=place[1])
         except lancefs.TableMissing:
             return "it is not there."
+        except SymlinkInGraph:
+            raise
         except StorageError as error:
             return str(error)
 

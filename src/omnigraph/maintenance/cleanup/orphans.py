@@ -11,12 +11,11 @@ A fork belongs to the branch whose incarnation its name begins with.
 A table folder goes whole when no live branch stands on any of its lines: a dropped type when every live branch that
 has dropped it did so as long ago as the policy keeps things of that branch, one that no commit ever named when it is
 abandoned. Staged files go when the process that wrote them is gone, or when they are abandoned. A folder whose name is
-not that of a table's is somebody else's, and stays.
+not that of a table's is somebody else's, and stays. So does a symbolic link, with the staged files it lies among.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,18 +24,16 @@ import orjson
 
 from omnigraph.commit import owner
 from omnigraph.commit.door import Door
-from omnigraph.errors import StorageError
+from omnigraph.errors import SymlinkInGraph
 from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.policy import Policy
-from omnigraph.storage import lancefs
-from omnigraph.storage.layout import TABLE_FOLDERS, TABLE_NAME, Location
-from omnigraph.storage.listing import StoredFile, listed
+from omnigraph.storage import lancefs, nofollow
+from omnigraph.storage.layout import STAGING, TABLE_FOLDERS, TABLE_NAME, Location
+from omnigraph.storage.listing import StoredFile, folders, listed
 from omnigraph.storage.manifest import Manifest, quote
-from omnigraph.storage.objects import open_store
 from omnigraph.storage.records import Record
 from omnigraph.storage.references import Folder, Line
 
-STAGING = "__staging"
 _OWNER = "owner.json"
 
 
@@ -140,25 +137,9 @@ def table_folders(location: Location) -> list[str]:
     """Every table folder of the graph, relative to it, whether anything refers to it or not."""
     found: set[str] = set()
     for letter, kind in TABLE_FOLDERS.items():
-        names = (name for name in children(location, kind) if TABLE_NAME.fullmatch(name) and name[0] == letter)
+        names = (name for name in folders(location, kind) if TABLE_NAME.fullmatch(name) and name[0] == letter)
         found.update(f"{kind}/{name}" for name in names)
     return sorted(found)
-
-
-def children(location: Location, folder: str) -> list[str]:
-    """Names of the folders directly below a folder of the graph."""
-    import obstore
-    from obstore.exceptions import BaseError
-
-    try:
-        if location.is_local:
-            return sorted(e.name for e in os.scandir(location.join(folder)) if e.is_dir(follow_symlinks=False))
-        names = obstore.list_with_delimiter(open_store(location, folder))["common_prefixes"]
-        return sorted(str(name).rstrip("/") for name in names)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except (BaseError, OSError) as error:
-        raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
 
 
 # ---- staged files ----------------------------------------------------------------------------------------------------
@@ -177,12 +158,24 @@ class Staged:
         return sum(f.size for f in self.files)
 
 
-def staged(location: Location, policy: Policy, *, now_s: float) -> list[Staged]:
+def folders_of(location: Location, folder: str, links: list[str]) -> Iterator[tuple[str, tuple[StoredFile, ...]]]:
+    """(path, files) of the folders directly below a folder of the graph. One that is a link, or has links in it, is
+    left out, and the links are added to `links`.
+    """
+    if location.is_local:
+        links += [f"{folder}/{name}" for name in nofollow.children(location, folder).links]
+    for name in folders(location, folder):
+        path, inner = f"{folder}/{name}", list[str]()
+        files = tuple(listed(location, path, links=inner))
+        links += [f"{path}/{link}" for link in inner]
+        if not inner:
+            yield path, files
+
+
+def staged(location: Location, policy: Policy, *, now_s: float, links: list[str]) -> list[Staged]:
     """Staged files of loads that are not running any more."""
     found = []
-    for job in children(location, STAGING):
-        path = f"{STAGING}/{job}"
-        files = tuple(listed(location, path))
+    for path, files in folders_of(location, STAGING, links):
         holder = _owner(location, path, files)
         if holder is not None and owner.is_gone(holder):
             found.append(Staged(path, files, "owner_gone"))
@@ -197,8 +190,7 @@ def _owner(location: Location, path: str, files: tuple[StoredFile, ...]) -> dict
     if not location.is_local or not any(f.path == _OWNER for f in files):
         return None
     try:
-        with open(location.join(path, _OWNER), "rb") as file:
-            body = orjson.loads(file.read())
-    except (OSError, orjson.JSONDecodeError):
+        body = orjson.loads(nofollow.read(location, f"{path}/{_OWNER}"))
+    except (OSError, SymlinkInGraph, orjson.JSONDecodeError):
         return None
     return body if isinstance(body, dict) and body.get("boot") else None

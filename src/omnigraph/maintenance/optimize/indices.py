@@ -36,7 +36,7 @@ from omnigraph.index.declared import DeclaredIndex, declared
 from omnigraph.index.segments import IndexPlan, Layout, plan_index, plan_new
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.optimize.model import PendingIndex
-from omnigraph.storage import durable
+from omnigraph.storage import durable, nofollow
 from omnigraph.storage.indices import BuiltIndex, Segment, field_ids, segment_folder
 from omnigraph.storage.layout import Location
 from omnigraph.storage.listing import listed
@@ -84,8 +84,9 @@ def _look_here(location: Location, segments: Mapping[str, tuple[str, Segment]]) 
     for uuid, (folder, segment) in segments.items():
         path = location.join(folder)
         try:
+            nofollow.require_path(location, folder)
             with os.scandir(path) as entries:
-                sizes = [durable.closed_size(e.path) for e in entries if e.is_file()]
+                sizes = [durable.closed_size(e.path) for e in entries if e.is_file(follow_symlinks=False)]
         except (FileNotFoundError, NotADirectoryError):
             sizes = []
         except OSError as error:

@@ -17,18 +17,14 @@ from omnigraph.maintenance.recover import pending
 from omnigraph.maintenance.verify.files import BOOKKEEPING
 from omnigraph.maintenance.verify.findings import FOREIGN, Finding, found
 from omnigraph.maintenance.verify.reading import reading
-from omnigraph.pipeline.bulk.staging import STAGING
 from omnigraph.storage import lancefs
-from omnigraph.storage.control import CLEANUP, LEASES
-from omnigraph.storage.layout import CACHE, MANIFEST, RECOVERY, TABLE_FOLDERS, TABLE_NAME, Location
+from omnigraph.storage.layout import LAYOUT_NAMES, MANIFEST, RECOVERY, STAGING, TABLE_FOLDERS, TABLE_NAME, Location
 from omnigraph.storage.listing import StoredFile, children, folders, listed
 from omnigraph.storage.manifest import FORMAT
 from omnigraph.storage.objects import ControlObjects
 from omnigraph.storage.records import Head, Pin
 from omnigraph.storage.references import folder_of
 
-OWN = frozenset((MANIFEST, RECOVERY, STAGING, CLEANUP, LEASES, CACHE.partition("/")[0], *TABLE_FOLDERS.values()))
-"""All that omnigraph puts directly into a graph's folder. Directly into those of tables it puts folders only."""
 _INTENT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\.json(#\d+)?")
 """What programs of older formats kept directly in `__recovery`."""
 
@@ -166,12 +162,13 @@ def check_foreign(location: Location, *, old_s: float) -> Iterator[Finding]:
     In the folders where Lance and the store keep files of their own, once it is old.
     """
     files, names = children(location, "")
-    foreign = [*files, *(f"{name}/" for name in names if name not in OWN)]
+    foreign = [*files, *(f"{name}/" for name in names if name not in LAYOUT_NAMES)]
     for folder in TABLE_FOLDERS.values():
         foreign += [f"{folder}/{name}" for name in children(location, folder)[0]]
     for folder, strange in ((MANIFEST, _beside_lance), (RECOVERY, _no_control)):
-        old = [file for file in listed(location, folder) if file.modified_s < old_s]
-        foreign += [f"{folder}/{path}" for path in strange(old)]
+        links: list[str] = []
+        old = [file for file in listed(location, folder, links=links) if file.modified_s < old_s]
+        foreign += [f"{folder}/{path}" for path in (*strange(old), *links)]
     if foreign:
         text = "files lie where omnigraph puts none"
         yield found("unexplained_file", text, count=len(foreign), examples=sorted(foreign), cause=FOREIGN)
@@ -194,5 +191,5 @@ def _tops(location: Location, folder: str, known: set[str]) -> Iterator[tuple[st
     for name in folders(location, folder):
         below = f"{folder}/{name}"
         if below not in known:
-            for file in listed(location, below):
+            for file in listed(location, below, links=[]):
                 yield below, file.modified_s

@@ -89,7 +89,7 @@ class _Sidecars:
 
     def of(self, folder: str) -> dict[str, int]:
         if folder not in self._known:
-            self._known[folder] = {f.path: f.size for f in listed(self._location, folder)}
+            self._known[folder] = {f.path: f.size for f in listed(self._location, folder, links=[])}
         return self._known[folder]
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from omnigraph.errors import GraphMoved, StorageError
+from omnigraph.errors import GraphMoved, StorageError, SymlinkInGraph
 from omnigraph.maintenance.verify.findings import DROPPED, FOREIGN, INDEX, Finding, found
 from omnigraph.maintenance.verify.reading import read, reading, reason
 from omnigraph.maintenance.verify.scope import Line, line_of, place_of
@@ -70,6 +70,15 @@ class Folder:
         return found
 
 
+def _listed(location: Location, root: str) -> tuple[Folder, list[str]]:
+    """The table's files, and the symbolic links among them."""
+    links: list[str] = []
+    try:
+        return Folder(listed(location, root, links=links)), sorted(links)
+    except SymlinkInGraph:
+        return Folder([]), []  # its versions can't be opened either, which is told of each of them
+
+
 def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
     """The task: `lines` of one table, `forks` that some branch of the graph has, `old_s` before which a file is old.
 
@@ -77,8 +86,11 @@ def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     location = place_of(task["place"])
     lines = [line_of(body) for body in task["lines"]]
-    folder = Folder(listed(location, task["root"]))
+    folder, links = _listed(location, task["root"])
     findings: list[Finding] = []
+    if links:
+        text = f"symbolic links lie in {task['root']}, and cleanup refuses the table as long as they do"
+        findings.append(found("symlink", text, table=lines[0].type.key, count=len(links), examples=links))
     facts: dict[str, Any] = {}
     needed: set[str] = set()
     for line in lines:

@@ -188,6 +188,12 @@ CODES: Mapping[str, Code] = {
         _CLEANUP,
         {FOREIGN: "Nothing of omnigraph wrote it, and cleanup leaves it alone: move it out of {uri}."},
     ),
+    "symlink": Code(
+        "error",
+        "a symbolic link lies in the folder of a table; it is never followed, and cleanup refuses the table",
+        "Look at where it points. Move what belongs to the table to its place, or remove the link; then run "
+        "`omnigraph verify {uri}` again.",
+    ),
     "history_unreadable": Code(
         "warning",
         "older versions of a table can't be read: nobody can say which of its files are needed",

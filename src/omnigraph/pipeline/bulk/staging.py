@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,11 +19,11 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.commit import owner
-from omnigraph.errors import StorageError
-from omnigraph.storage.layout import Location
+from omnigraph.errors import StorageError, SymlinkInGraph
+from omnigraph.storage import nofollow
+from omnigraph.storage.layout import STAGING, Location
 from omnigraph.storage.objects import open_store
 
-STAGING = "__staging"
 _OWNER = "owner.json"
 
 
@@ -147,7 +146,7 @@ class Staging:
     def remove(self) -> None:
         """Everything of this job. What can't be removed is left to the next load or to cleanup."""
         if self.location.is_local:
-            shutil.rmtree(self.path(""), ignore_errors=True)
+            nofollow.remove_tree(self.location, self.folder)
             with suppress(OSError):  # not empty: another load is at work
                 os.rmdir(os.path.join(self.location.uri, STAGING))
             return
@@ -165,6 +164,7 @@ class Staging:
 
 def new_staging(location: Location) -> Staging:
     """A folder for one job. Folders of local jobs whose process is gone are removed on the way."""
+    nofollow.require_path(location, STAGING)
     _sweep(location)
     staging = Staging(location, secrets.token_hex(8))
     with _reported(f"creating {staging.folder}"):
@@ -187,17 +187,15 @@ def _make_folder(path: str) -> None:
 
 
 def _sweep(location: Location) -> None:
-    root = os.path.join(location.uri, STAGING)
-    if not location.is_local or not os.path.isdir(root):
+    if not location.is_local:
         return
-    for job in os.listdir(root):
+    for job in nofollow.children(location, STAGING).folders:
         try:
-            with open(os.path.join(root, job, _OWNER), "rb") as file:
-                held = orjson.loads(file.read())
-        except (OSError, orjson.JSONDecodeError):
+            held = orjson.loads(nofollow.read(location, f"{STAGING}/{job}/{_OWNER}"))
+        except (OSError, SymlinkInGraph, orjson.JSONDecodeError):
             continue  # being made, or being removed, by somebody else
         if owner.is_gone(held):
-            shutil.rmtree(os.path.join(root, job), ignore_errors=True)
+            nofollow.remove_tree(location, f"{STAGING}/{job}")
 
 
 @lru_cache(maxsize=8)
