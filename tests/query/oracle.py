@@ -1,7 +1,8 @@
 """What a read query means, in plain Python: no index, no arrays, no cleverness. Rows are dictionaries.
 
 Written from the text of `omnigraph.language.query.model`, clause by clause. Full text is words in lower case here, so
-tests use words that no analyser changes.
+tests use words that no analyser changes. Which block binds a variable is read from the text of the query, not from the
+checked pattern: a variable that is bound by another clause than the page says shows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import operator
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cmp_to_key
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import omnigraph as og
+from omnigraph.language.query import tree
 from omnigraph.language.query.model import Absent, CheckedQuery, Expand, Maybe, Pattern, Read, Scan, Where
 from omnigraph.language.query.terms import (
     Aggregate,
@@ -53,6 +55,7 @@ UNITS = {
     "seconds": timedelta(seconds=1),
 }
 Row = dict[int, Any]
+_VARIABLE = re.compile(r"Variable\(name='(\w+)'")
 
 
 class Unfit(Exception):
@@ -86,7 +89,47 @@ class Oracle:
 
     def rows(self, checked: CheckedQuery, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         assert isinstance(checked.body, Read)
+        assert isinstance(checked.query.body, tree.Read)
+        check_owners(checked.query.body.match, checked.body.pattern, set())
         return _Run(self, checked.body, params).rows()
+
+
+def check_owners(clauses: Sequence[tree.Clause], pattern: Pattern, outside: set[str]) -> None:
+    """That every optional block binds what it names first in the text, and nothing else does."""
+    blocks = [c for c in clauses if isinstance(c, tree.Block) and c.kind == "optional"]
+    owned: list[tuple[tree.Block, set[str], set[str]]] = []
+    known = set(outside)
+    for i, clause in enumerate(clauses):
+        if isinstance(clause, tree.Binding | tree.Traversal):
+            known |= _binds([clause])
+        while True:
+            done = [id(b) for b, _, _ in owned]
+            reached = [c for c in clauses[: i + 1] if c in blocks and id(c) not in done]
+            block = next((b for b in reached if set(_VARIABLE.findall(repr(b))) & known), None)
+            if block is None or not isinstance(block, tree.Block):
+                break
+            owned.append((block, _binds(block.clauses) - known, set(known)))
+            known |= _binds(block.clauses)
+    late = {name for _, names, _ in owned for name in names}
+    joins = [_binds([c]) for c in clauses if isinstance(c, tree.Binding | tree.Traversal)]
+    early = {name for names in joins if not names & late for name in names}
+    maybes = [c for c in pattern.clauses if isinstance(c, Maybe)]
+    bound = [{v.name for v in c.pattern.binds} - {"_"} for c in maybes]
+    assert bound == [names for _, names, _ in owned], f"optional blocks bind {bound}, the text says {owned}"
+    for (block, _, before), maybe in zip(owned, maybes, strict=True):
+        check_owners(block.clauses, maybe.pattern, before | early)
+
+
+def _binds(clauses: Sequence[tree.Clause]) -> set[str]:
+    names: set[str] = set()
+    for c in clauses:
+        if isinstance(c, tree.Block) and c.kind == "optional":
+            names |= _binds(c.clauses)
+        elif isinstance(c, tree.Binding):
+            names.add(c.variable.name)
+        elif isinstance(c, tree.Traversal):
+            names |= {v.name for v in (c.source, c.target, c.edge, c.path) if v is not None}
+    return names - {"_"}
 
 
 def _entity(name: str, row: dict[str, Any]) -> Entity:
@@ -126,6 +169,7 @@ class _Run:
             if not self.match(clause.pattern, row):
                 yield row
         elif isinstance(clause, Maybe):
+            assert not any(v.slot in row for v in clause.pattern.binds), "another clause has bound it"
             found = self.match(clause.pattern, row)
             yield from found or [{**row, **{v.slot: None for v in clause.pattern.binds}}]
         else:

@@ -100,6 +100,57 @@ def test_a_block_narrows_the_types_of_outer_variables(graph: og.Graph) -> None:
     assert lone == [("cy",), ("dan",), ("flo",)]
 
 
+@pytest.mark.parametrize(
+    ("match", "columns", "expected"),
+    [
+        ("$x: Person optional { $x worksWith $y } $y knows $z", "$x.id, $y.id, $z.id", []),
+        (
+            "$x: Person optional { $x knows $y } $y worksAt $z",
+            "$x.id, $y.id, $z.id",
+            [("ada", "bob", "acme"), ("cy", "ada", "acme")],
+        ),
+        ("$x: Person optional { $x knows $y } $z knows $y $z != $x", "$x.id, $y.id, $z.id", [
+            ("cy", "dan", "dan"), ("dan", "dan", "cy")]),
+        ("$x: Person optional { $x worksAt $y } $y: Company", "$x.id", [("ada",), ("bob",), ("eve",)]),
+        ("$x: Person optional { $x worksAt $y } $y: Company { city: \"Rome\" }", "$x.id", [("ada",), ("bob",)]),
+        ("$x: Person optional { $x worksAt $y } path $p = $x worksAt $y", "nodes($p) as p", [
+            (["ada", "acme"],), (["bob", "acme"],), (["eve", "bee"],)]),
+        ("$x: Person optional { $x worksWith $y } $y $e:<worksWith> $z", "$x.id, $z.id", [("eve", "eve")]),
+        ("$x: Person optional { $x worksWith $y } $y <worksWith>{1,2} $z optional { $z worksAt $c } $c worksAt $v",
+            "$z.id, $v.id", [("eve", "eve")]),
+        # A block that stands before what it continues from is read behind it.
+        ("optional { $x worksAt $y } $x: Person { slug: \"cy\" }", "$x.id, $y.id", [("cy", None)]),
+        ("optional { $x worksWith $y } $x: Person $y knows $z", "$x.id", []),
+        # What is bound before the block only ties the block to it.
+        ("$x: Person { slug: \"ada\" } $y: Company optional { $x worksAt $y }", "$y.id", [("acme",), ("bee",)]),
+        ("$x: Person { slug: \"ada\" } $y worksAt $z optional { $x worksWith $y }", "$y.id", [
+            ("ada",), ("bob",), ("eve",)]),
+        ("$x: Person optional { $x worksWith $y } not { $y knows $_ } $x.score > 3", "$x.id, $y.id", [("eve", "flo")]),
+        ("$x: Person not { $x knows $y optional { $y worksWith $z } $z worksAt $_ }", "count(*) as n", [(6,)]),
+        ("$x: Person optional { $x worksWith $y optional { $y knows $z } $z knows $w }",
+            "count(*) as n, count($y) as m", [(6, 0)]),
+    ],
+)  # fmt: skip
+def test_a_traversal_continues_from_what_an_optional_block_has_bound(
+    graph: og.Graph, match: str, columns: str, expected: list[tuple[object, ...]]
+) -> None:
+    assert rows(graph, match, columns) == expected
+
+
+def test_a_type_that_a_traversal_leaves_to_an_optional_variable_holds_outside(graph: og.Graph) -> None:
+    match = "$x: Person optional { $x knows|worksAt $y } $y worksAt $c $y.score >= 0"
+    assert rows(graph, match, "$x.id, $y.score, $c.id") == [("ada", 1, "acme"), ("cy", 0, "acme")]
+
+
+def test_an_insert_from_match_writes_nothing_where_an_optional_variable_is_null(graph: og.Graph) -> None:
+    pattern = "$x: Person optional { $x worksWith $y } $y <worksWith> $z"
+    done = graph.mutate(f"query q() {{ insert Knows {{ from: $x, to: $z }} from match {{ {pattern} }} }}", "q", {})
+    assert done.inserted == {"edge:Knows": 1}
+    pattern = "$x: Person optional { $x worksWith $y } $y worksWith $z"
+    done = graph.mutate(f"query q() {{ insert Knows {{ from: $x, to: $z }} from match {{ {pattern} }} }}", "q", {})
+    assert done.inserted == {}
+
+
 def test_a_source_without_a_match_has_no_group(graph: og.Graph) -> None:
     found = rows(graph, "$p: Person $p worksAt $c", "$c.slug, count($p) as n")
     assert found == [("acme", 2), ("bee", 1)]

@@ -165,6 +165,8 @@ def test_blocks_match_for_null_outside_as_for_others(graph: og.Graph, spark: Any
     assert ("cy", "ada", "dan") not in rows  # ada works
     assert ("cy", "dan", None) in rows
     assert both(graph, spark, "$a: Person not { $a <knows|likes> $_ }", "$a.slug") == [("acme",)]
+    late = both(graph, spark, "$p: Person optional { $p knows $q } $q worksAt $c", "$p.slug, $q.slug, $c.slug")
+    assert late == [("cy", "ada", "acme")]
 
 
 def test_one_id_of_two_types_is_two_entities(graph: og.Graph, spark: Any) -> None:

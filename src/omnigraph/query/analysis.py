@@ -5,10 +5,11 @@ Clauses are known by their identity: an analysis lives as long as the query that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.language.query.model import Absent, Clause, Maybe, Pattern, Read, Where
+from omnigraph.language.query.model import Absent, Clause, Expand, Maybe, Pattern, Read, Where
 from omnigraph.language.query.terms import Aggregate, Expression, Object, Property, Search, Variable, variables_of, walk
 
 
@@ -69,6 +70,16 @@ def _used(clause: Clause) -> Used:
         return Used(slots)
     searches = any(isinstance(t, Search) for t in walk(clause))
     return Used(slots, variables[0] if len(slots) == 1 else None, searches)
+
+
+def ends_of(clause: Clause) -> frozenset[int]:
+    """The two ends of a traversal; of another clause nothing."""
+    return frozenset((clause.source.slot, clause.target.slot)) if isinstance(clause, Expand) else frozenset()
+
+
+def unbound_optionals(waiting: Sequence[Clause]) -> frozenset[int]:
+    """What optional blocks that have not run yet will bind. A traversal from there waits for its block."""
+    return frozenset(v.slot for c in waiting if isinstance(c, Maybe) for v in c.pattern.binds)
 
 
 def outer_of(pattern: Pattern) -> frozenset[int]:

@@ -4,7 +4,8 @@
 2. choose   a traversal from a bound end or the scan of a variable, whichever is guessed to leave fewer rows; the
             conditions on a scanned variable go along with its scan, in SQL where that means the same
 3. drop     variables that nothing needs any more; and equal rows, where only the different ones count
-4. optional blocks when all scans and traversals are done
+4. optional blocks when no more scans and traversals can be done, or when a traversal from what they bind is waiting and
+            nothing but scans could come before it
 
 `not` and `optional` blocks are run once for all rows: on the different values of the outer variables, with a column
 that says which of them a row belongs to. So their cost grows with their input and no faster.
@@ -23,7 +24,7 @@ import numpy as np
 
 from omnigraph.language.query.model import Absent, Clause, Expand, Maybe, Pattern, Scan, Where
 from omnigraph.language.query.terms import And, Compare, Expression, Property, Variable, variables_of, walk
-from omnigraph.query.analysis import Analysis, Wanted
+from omnigraph.query.analysis import Analysis, Wanted, ends_of, unbound_optionals
 from omnigraph.query.evaluate import Evaluator
 from omnigraph.query.frame import (
     NULL,
@@ -143,6 +144,7 @@ class Matcher:
 
     def _next(self, waiting: list[Clause], frame: Frame, wanted: Wanted) -> Frame:
         options: list[tuple[float, int, Clause]] = []
+        pending = unbound_optionals(waiting)
         for i, clause in enumerate(waiting):
             if isinstance(clause, Scan) and clause.variable.slot in frame.columns:
                 # A traversal has bound it, to nothing but its types.
@@ -150,12 +152,17 @@ class Matcher:
                 return frame
             if isinstance(clause, Scan):
                 options.append((frame.rows * self._guess(clause.variable, waiting), i, clause))
-            elif isinstance(clause, Expand):
+            elif isinstance(clause, Expand) and ends_of(clause).isdisjoint(pending):
                 guess = self._guess_expand(clause, waiting, frame)
                 if guess is not None:
                     options.append((guess, i, clause))
-        if not options:
-            return self._maybe(waiting, frame)
+        if not any(isinstance(c, Expand) for _, _, c in options):
+            blocks = [
+                c for c in waiting if isinstance(c, Maybe) and self.analysis.used(c).slots <= frame.columns.keys()
+            ]
+            if blocks and (not options or any(not pending.isdisjoint(ends_of(c)) for c in waiting)):
+                return self._maybe(blocks[0], waiting, frame)
+        assert options, "some clause always finds its variables"
         guess, _, chosen = min(options, key=lambda o: o[:2])
         waiting.remove(chosen)
         if isinstance(chosen, Scan):
@@ -326,10 +333,7 @@ class Matcher:
             step.rows = frame.rows
         return frame
 
-    def _maybe(self, waiting: list[Clause], frame: Frame) -> Frame:
-        ready = [c for c in waiting if isinstance(c, Maybe) and self.analysis.used(c).slots <= frame.columns.keys()]
-        assert ready, "some clause always finds its variables"
-        clause = ready[0]
+    def _maybe(self, clause: Maybe, waiting: list[Clause], frame: Frame) -> Frame:
         waiting.remove(clause)
         with self.watch.step("optional", clause) as step:
             new = [v.slot for v in clause.pattern.binds]

@@ -31,6 +31,15 @@ class Scope:
             scope = scope.outer
         return None
 
+    def until(self, outer: Scope) -> dict[str, Variable]:
+        """What the scopes inside of this outer one bind; of two variables of a name the inner one."""
+        merged: dict[str, Variable] = {}
+        scope: Scope | None = self
+        while scope is not None and scope is not outer:
+            merged = scope.names | merged
+            scope = scope.outer
+        return merged
+
     def all_names(self) -> Iterator[str]:
         yield from (name for name in self.names if " " not in name)
         if self.outer is not None:

@@ -8,7 +8,7 @@ timedelta, bytes, tuples of these for lists and vectors, None for null.
 A pattern gives a bag of rows, one value per variable that it binds. It is the join of its clauses; their order here is
 one in which each clause finds its variables bound (`Expand` needs one end; `Where`, `Absent` and `Maybe` all variables
 that they use from outside), and any other such order gives the same bag, except that what uses a variable bound by a
-`Maybe` comes after it.
+`Maybe` comes after it: no `Scan` and no `Expand` binds a variable that a `Maybe` of the same pattern binds.
 
 - `Scan`: one row per entity of any of the variable's types.
 - `Expand`, by `mode`:

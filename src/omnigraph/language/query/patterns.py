@@ -1,17 +1,19 @@
 """Patterns: from the clauses of a block to a checked Pattern.
 
-1. declare   bindings say which types a variable has; edge and path variables must be new
-2. infer     traversals narrow the types of their ends, and bind those that nothing else binds (`inference`)
-3. fix       every new variable gets its place in the query; from here on its types stand. A variable from outside that
-             the block narrows has the fewer types in it, under the same slot
-4. optional  blocks in the order of the text; what they bind is known after them, and may be null
-5. rest      conditions and `not` blocks, which see all of that
-6. order     clauses are put into an order in which each finds its variables bound
+1. stage     optional blocks part the clauses: those that use what a block binds come after it (`stages`). A stage knows
+             what those before it bind as a block knows what is bound outside. Of each stage
+2. optional  the block that it begins with; what it binds is known from here on, and may be null
+3. declare   bindings say which types a variable has; edge and path variables must be new
+4. infer     traversals narrow the types of their ends, and bind those that nothing else binds (`inference`)
+5. fix       every new variable gets its place in the query; from here on its types stand. A variable from outside that
+             the stage narrows has the fewer types from here on, under the same slot
+6. rest      conditions and `not` blocks, which see all of that
+7. order     clauses are put into an order in which each finds its variables bound
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from omnigraph.language.query import tree
@@ -19,6 +21,7 @@ from omnigraph.language.query.braces import equals
 from omnigraph.language.query.context import Context, Scope
 from omnigraph.language.query.inference import Fit, Types, check_traversal, fit
 from omnigraph.language.query.model import Absent, Clause, Expand, Maybe, Mode, Pattern, Scan, Step, Where
+from omnigraph.language.query.stages import ANONYMOUS, stages_of
 from omnigraph.language.query.terms import (
     And,
     Constant,
@@ -30,19 +33,19 @@ from omnigraph.language.query.terms import (
 from omnigraph.language.query.typer import Typer
 from omnigraph.language.query.types import STRING, Type
 
-ANONYMOUS = "_"
-
 
 @dataclass
 class Block:
-    """A block while it is being checked. `types` of a new variable are None until something says what it is.
+    """A stage of a block while it is being checked. `types` of a new variable are None until something says what it is.
 
-    `narrowed`: the types that bindings and traversals of the block leave to variables from outside.
+    `outer`: what is bound outside and by the stages before. `clauses`: bindings and traversals by their place.
+    `narrowed`: the types that they leave to variables from outside.
     """
 
     context: Context
     outer: Scope
     nullable: bool
+    clauses: dict[int, tree.Clause]
     types: dict[str, Types | None] = field(default_factory=dict)
     narrowed: dict[str, Types] = field(default_factory=dict)
     scope: Scope = field(default_factory=Scope)
@@ -55,42 +58,54 @@ def check_pattern(
     context: Context, clauses: Sequence[tree.Clause], outer: Scope, *, nullable: bool = False
 ) -> tuple[Pattern, Scope]:
     """The pattern, and the scope with what it binds."""
-    block = Block(context, outer, nullable, scope=Scope(outer))
-    _declare(block, clauses)
-    _infer(block, clauses)
-    _fix(block, clauses)
-    tests = [*_type_tests(block, clauses), *_binding_tests(block, clauses)]
-    optional: list[Clause] = []
-    for clause in clauses:
-        if isinstance(clause, tree.Block) and clause.kind == "optional":
-            optional.append(_optional(block, clause))
-    rest = [*tests, *_conditions(block, clauses)]
-    ordered = _ordered(block, clauses, optional, rest)
-    return Pattern(tuple(block.bound), _external(block, ordered), tuple(ordered)), block.scope
+    scope, blocks = outer, []
+    tests: list[Clause] = []
+    ordered: list[list[Clause]] = []
+    bound: list[Variable] = []
+    for stage in stages_of(clauses, outer):
+        steps: list[Clause] = []
+        if stage.optional is not None:
+            maybe, scope = _optional(context, stage.optional, scope)
+            steps.append(maybe)
+            bound.extend(maybe.pattern.binds)
+        block = Block(context, scope, nullable, {i: clauses[i] for i in stage.places}, scope=Scope(scope))
+        _declare(block)
+        _infer(block)
+        _fix(block)
+        tests += _type_tests(block, clauses)
+        ordered.append([*steps, *_joins(block)])
+        bound.extend(block.bound)
+        blocks.append(block)
+        scope = block.scope
+    scope = Scope(outer, scope.until(outer))
+    tests += [*_binding_tests(context, scope, clauses), *_conditions(context, scope, clauses)]
+    flat = _merged(ordered, tests, {v.slot for v in bound} - {v.slot for v in blocks[0].bound})
+    narrowed = [name for b in blocks for name in b.narrowed]
+    return Pattern(tuple(bound), _external(outer, narrowed, flat), tuple(flat)), scope
 
 
-def _external(block: Block, clauses: Sequence[Clause]) -> tuple[Variable, ...]:
+def _external(outer: Scope, narrowed: Sequence[str], clauses: Sequence[Clause]) -> tuple[Variable, ...]:
     """The variables from outside that the block speaks of, with the types that they have there."""
     found: dict[int, Variable] = {}
     for v in variables_of(tuple(clauses)):
-        outer = block.outer.find(v.name)
-        if outer is not None and outer.slot == v.slot:
-            found[v.slot] = outer
-    for name in block.narrowed:
-        outer = block.outer.find(name)
-        assert outer is not None, "only what is bound outside is narrowed"
-        found[outer.slot] = outer
+        outside = outer.find(v.name)
+        if outside is not None and outside.slot == v.slot:
+            found[v.slot] = outside
+    for name in narrowed:
+        outside = outer.find(name)
+        if outside is not None:
+            found[outside.slot] = outside
     return tuple(found.values())
 
 
-# ---- 1 declare -------------------------------------------------------------------------------------------------------
+# ---- 3 declare -------------------------------------------------------------------------------------------------------
 
 
-def _declare(block: Block, clauses: Sequence[tree.Clause]) -> None:
+def _declare(block: Block) -> None:
     context = block.context
     special: dict[str, str] = {}
     nodes: set[str] = set()
-    for clause in clauses:
+    for clause in block.clauses.values():
         if isinstance(clause, tree.Binding):
             nodes.add(clause.variable.name)
         elif isinstance(clause, tree.Traversal):
@@ -99,7 +114,7 @@ def _declare(block: Block, clauses: Sequence[tree.Clause]) -> None:
                 if variable is not None:
                     _check_fresh(block, variable, {*special, *nodes}, code, what)
                     special[variable.name] = what
-    for i, clause in enumerate(clauses):
+    for i, clause in block.clauses.items():
         if isinstance(clause, tree.Binding):
             _check_node_name(block, clause.variable, special)
             types = context.nodes_named(clause.type_name, clause.place)
@@ -151,11 +166,11 @@ def _check_node_name(block: Block, variable: tree.Variable, special: dict[str, s
         raise context.fail(code, variable.place, f"${name} is the variable of {_an(kind)}, not of a node.")
 
 
-# ---- 2 infer, 3 fix --------------------------------------------------------------------------------------------------
+# ---- 4 infer, 5 fix --------------------------------------------------------------------------------------------------
 
 
-def _infer(block: Block, clauses: Sequence[tree.Clause]) -> None:
-    traversals = {i: c for i, c in enumerate(clauses) if isinstance(c, tree.Traversal)}
+def _infer(block: Block) -> None:
+    traversals = {i: c for i, c in block.clauses.items() if isinstance(c, tree.Traversal)}
     while True:
         before = {**block.types, **block.narrowed}
         waiting = []
@@ -195,9 +210,9 @@ def _narrow(block: Block, i: int, t: tree.Traversal) -> None:
     _set_types(block, source, both)
 
 
-def _fix(block: Block, clauses: Sequence[tree.Clause]) -> None:
+def _fix(block: Block) -> None:
     """Variables in the order of the text: of a traversal source, edge, target, path."""
-    for i, clause in enumerate(clauses):
+    for i, clause in block.clauses.items():
         if isinstance(clause, tree.Binding):
             _make(block, clause.variable.name)
             if clause.variable.name == ANONYMOUS:
@@ -233,19 +248,18 @@ def _add(block: Block, name: str, variable: Variable) -> None:
     block.context.reads.update(variable.types)
 
 
-# ---- 4 optional, 5 rest ----------------------------------------------------------------------------------------------
+# ---- 2 optional, 6 rest ----------------------------------------------------------------------------------------------
 
 
-def _optional(block: Block, clause: tree.Block) -> Maybe:
-    pattern, scope = check_pattern(block.context, clause.clauses, block.scope, nullable=True)
+def _optional(context: Context, clause: tree.Block, outer: Scope) -> tuple[Maybe, Scope]:
+    """The checked block, and the scope with what it binds."""
+    pattern, inner = check_pattern(context, clause.clauses, outer, nullable=True)
     if not pattern.outer:
         detail = "An optional block continues from a variable that is bound outside of it; this one uses none."
-        raise block.context.fail("T28", clause.place, detail)
-    for name, variable in scope.names.items():
-        if variable.name != ANONYMOUS and variable in pattern.binds:
-            block.scope.names[name] = variable
-    block.bound.extend(pattern.binds)
-    return Maybe(pattern)
+        raise context.fail("T28", clause.place, detail)
+    # A type that the block gives to a variable from outside holds in the block only.
+    new = {n: v for n, v in inner.names.items() if v.name != ANONYMOUS and outer.find(n) is None}
+    return Maybe(pattern), Scope(outer, new)
 
 
 def _type_tests(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:
@@ -253,7 +267,7 @@ def _type_tests(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:
 
     Traversals see to it themselves; a condition on a property of the fewer types must not meet the others.
     """
-    bound = {c.variable.name for c in clauses if isinstance(c, tree.Binding)}
+    bound = {c.variable.name for c in block.clauses.values() if isinstance(c, tree.Binding)}
     looked_at = not all(isinstance(c, tree.Traversal) for c in clauses)
     tests: list[Clause] = []
     for name, types in block.narrowed.items():
@@ -266,55 +280,51 @@ def _type_tests(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:
     return tests
 
 
-def _binding_tests(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:
+def _binding_tests(context: Context, scope: Scope, clauses: Sequence[tree.Clause]) -> list[Clause]:
     """What the braces of a binding ask for."""
     tests: list[Clause] = []
     for clause in clauses:
         if not isinstance(clause, tree.Binding):
             continue
-        name = _name(clause.variable)
-        variable = block.scope.find(name)
+        variable = scope.find(_name(clause.variable))
         assert variable is not None, "a binding is declared before"
         for assignment in clause.properties:
-            tests.append(Where(equals(block.context, block.scope, variable, assignment)))
+            tests.append(Where(equals(context, scope, variable, assignment)))
     return tests
 
 
-def _conditions(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:
-    found: list[Clause] = []
+def _conditions(context: Context, scope: Scope, clauses: Sequence[tree.Clause]) -> list[Clause]:
+    checked: list[Clause] = []
     for clause in clauses:
         if isinstance(clause, tree.Filter):
-            condition = Typer(block.context, block.scope, "match").condition(clause.condition)
+            condition = Typer(context, scope, "match").condition(clause.condition)
             parts = condition.operands if isinstance(condition, And) else (condition,)
-            found.extend(Where(part) for part in parts)
+            checked.extend(Where(part) for part in parts)
         elif isinstance(clause, tree.Block) and clause.kind == "not":
-            pattern, _ = check_pattern(block.context, clause.clauses, block.scope)
+            pattern, _ = check_pattern(context, clause.clauses, scope)
             if not pattern.outer:
                 detail = "A not block speaks of a variable that is bound outside of it; this one uses none."
-                raise block.context.fail("T9", clause.place, detail)
-            found.append(Absent(pattern))
-    return found
+                raise context.fail("T9", clause.place, detail)
+            checked.append(Absent(pattern))
+    return checked
 
 
-# ---- 6 order ---------------------------------------------------------------------------------------------------------
+# ---- 7 order ---------------------------------------------------------------------------------------------------------
 
 
-def _ordered(
-    block: Block, clauses: Sequence[tree.Clause], optional: Sequence[Clause], rest: Sequence[Clause]
-) -> list[Clause]:
-    """Scans, expansions, what needs no optional variable, the optional blocks, the rest."""
+def _joins(block: Block) -> list[Clause]:
+    """Scans, then expansions, each from an end that is bound."""
     ordered: list[Clause] = []
     known: set[Variable] = set()
     new = set(block.bound)
-    for clause in clauses:
+    for clause in block.clauses.values():
         if not isinstance(clause, tree.Binding):
             continue
-        name = _name(clause.variable)
-        variable = block.scope.names.get(name)
+        variable = block.scope.names.get(_name(clause.variable))
         if variable in new and variable not in known:
             ordered.append(Scan(variable))
             known.add(variable)
-    waiting = [_expand(block, i, c) for i, c in enumerate(clauses) if isinstance(c, tree.Traversal)]
+    waiting = [_expand(block, i, c) for i, c in block.clauses.items() if isinstance(c, tree.Traversal)]
     while waiting:
         ready = next((e for e in waiting if e.source not in new - known or e.target not in new - known), None)
         if ready is None:
@@ -324,11 +334,15 @@ def _ordered(
         waiting.remove(ready)
         ordered.append(ready)
         known.update((ready.source, ready.target))
-    late = {v.slot for clause in optional if isinstance(clause, Maybe) for v in clause.pattern.binds}
+    return ordered
+
+
+def _merged(stages: Sequence[Sequence[Clause]], tests: Sequence[Clause], late: Set[int]) -> list[Clause]:
+    """The first stage, what needs no variable of a later one, the later stages, the rest."""
     parts: tuple[list[Clause], list[Clause]] = ([], [])
-    for test in rest:
+    for test in tests:
         parts[not late.isdisjoint(v.slot for v in variables_of(test))].append(test)
-    return [*ordered, *parts[0], *optional, *parts[1]]
+    return [*stages[0], *parts[0], *(c for stage in stages[1:] for c in stage), *parts[1]]
 
 
 def _expand(block: Block, i: int, t: tree.Traversal) -> Expand:

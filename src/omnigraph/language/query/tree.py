@@ -172,13 +172,14 @@ def first_of(clauses: Iterable[Clause], name: str) -> Variable | None:
             if found is not None:
                 return found
         elif not isinstance(clause, Filter):
-            for variable in _named(clause):
+            for variable in named(clause):
                 if variable is not None and variable.name == name:
                     return variable
     return None
 
 
-def _named(clause: Binding | Traversal) -> tuple[Variable | None, ...]:
+def named(clause: Binding | Traversal) -> tuple[Variable | None, ...]:
+    """The variables of a clause in the order of the text."""
     if isinstance(clause, Binding):
         return (clause.variable,)
     return clause.source, clause.edge, clause.target, clause.path

@@ -3,7 +3,8 @@
 1. filter    every condition whose variables are bound, and every `not` block
 2. extend    a traversal with a bound end, both ends bound first; else the scan that is guessed to find the fewest rows.
              Conditions on the new variable go along with its table where Lance answers them
-3. optional  blocks when all scans and traversals are done
+3. optional  blocks when no more scans and traversals can be done, or when a traversal from what they bind is waiting
+             and nothing but scans could come before it
 
 `not` and `optional` blocks are matched once for all rows, from the different values of their outer variables.
 """
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 
 from omnigraph.language.query.model import Absent, Clause, Expand, Maybe, Pattern, Scan, Where
 from omnigraph.language.query.terms import Variable, variables_of
-from omnigraph.query.analysis import outer_of
+from omnigraph.query.analysis import ends_of, outer_of, unbound_optionals
 from omnigraph.query.hops import reversed_step
 from omnigraph.query.pushdown import selectivity
 from omnigraph.query.spark import walk
@@ -82,19 +83,22 @@ class Matcher:
                 # A traversal has bound it, to nothing but its types.
                 waiting.remove(scan)
                 return bound
-        expands = [c for c in waiting if isinstance(c, Expand) and _ends(c) & bound.slots]
-        expands = [c for c in expands if len(_ends(c)) == 2 or _ends(c) <= bound.slots]
+        pending = unbound_optionals(waiting)
+        expands = [
+            c for c in waiting if isinstance(c, Expand) and ends_of(c) & bound.slots and not ends_of(c) & pending
+        ]
+        expands = [c for c in expands if len(ends_of(c)) == 2 or ends_of(c) <= bound.slots]
         if expands:
-            chosen = max(expands, key=lambda c: len(_ends(c) & bound.slots) / len(_ends(c)))
+            chosen = max(expands, key=lambda c: len(ends_of(c) & bound.slots) / len(ends_of(c)))
             waiting.remove(chosen)
             return self._expand(chosen, waiting, bound)
-        if scans:
-            scan = min(scans, key=lambda s: self._guess(s.variable, waiting))
-            waiting.remove(scan)
-            return self._scan(scan.variable, waiting, bound)
-        maybe = next(c for c in waiting if isinstance(c, Maybe) and _slots(c) <= bound.slots)
-        waiting.remove(maybe)
-        return self._maybe(maybe, bound)
+        blocks = [c for c in waiting if isinstance(c, Maybe) and _slots(c) <= bound.slots]
+        if blocks and (not scans or any(not pending.isdisjoint(ends_of(c)) for c in waiting)):
+            waiting.remove(blocks[0])
+            return self._maybe(blocks[0], bound)
+        scan = min(scans, key=lambda s: self._guess(s.variable, waiting))
+        waiting.remove(scan)
+        return self._scan(scan.variable, waiting, bound)
 
     def _guess(self, variable: Variable, waiting: Sequence[Clause]) -> float:
         rows = float(self.tables.rows(variable.types))
@@ -210,10 +214,6 @@ def _slots(clause: Clause) -> set[int]:
     if isinstance(clause, Absent | Maybe):
         return set(outer_of(clause.pattern))
     return {v.slot for v in variables_of(clause)}
-
-
-def _ends(clause: Expand) -> set[int]:
-    return {clause.source.slot, clause.target.slot}
 
 
 def _remove(waiting: list[Clause], taken: Sequence[Where]) -> None:
