@@ -369,16 +369,18 @@ class Graph(Ask, Upkeep):
     ) -> SchemaResult:
         """Move the branch to this schema, with all its tables, in one commit. Other branches keep theirs."""
         from omnigraph.language.schema.parse import parse_schema
+        from omnigraph.maintenance.cleanup import dropped
         from omnigraph.write.evolve import ApplySchema
-        from omnigraph.write.reclaim import reclaim
 
         operation = ApplySchema(parse_schema(text, file=schema_file), allow_data_loss=allow_data_loss)
         with self._door.lock:
             before = self._door.view(branch)
             plan = operation.plan(before)
+            drops = dropped.Drops.of(before, plan)
+            dropped.require_removable(self._door, drops)
             outcome = self._run(operation, branch=branch, **options)
-            held = reclaim(self._door, before, plan) if outcome.record is not None and allow_data_loss else {}
-        return SchemaResult.of(outcome, plan, held=held)
+            result = SchemaResult.of(outcome, plan)
+            return dropped.remove_dropped(self._door, drops, result) if result.applied else result
 
     # ---- branches ----------------------------------------------------------------------------------------------------
 

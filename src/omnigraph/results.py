@@ -189,20 +189,35 @@ class EmbedResult:
 
 
 @dataclass(frozen=True)
+class LeftForCleanup:
+    """A table of which versions with dropped data are still there. `because` are reasons as in `kept` of a cleanup
+    (branch:, base:, merge_base:, tag:, lease:), or what failed.
+    """
+
+    table_key: str
+    because: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"table_key": self.table_key, "because": list(self.because)}
+
+
+@dataclass(frozen=True)
 class SchemaResult:
     """`applied` is False if the schema was already what it should be.
 
-    `held_by` are the branches that still hold what was dropped with its history, by its name.
+    `held_by` are the branches that still hold what was dropped with its history, by its name. `left_for_cleanup` are
+    tables of which old versions could not be removed yet, and why.
     """
 
     applied: bool
     plan: SchemaPlan
     commit: CommitInfo | None
     held_by: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    left_for_cleanup: Sequence[LeftForCleanup] = ()
 
     @staticmethod
-    def of(outcome: Outcome, plan: SchemaPlan, *, held: Mapping[str, Sequence[str]]) -> SchemaResult:
-        return SchemaResult(outcome.record is not None, plan, _commit_of(outcome), held)
+    def of(outcome: Outcome, plan: SchemaPlan) -> SchemaResult:
+        return SchemaResult(outcome.record is not None, plan, _commit_of(outcome))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -210,4 +225,5 @@ class SchemaResult:
             "commit": _commit_json(self.commit),
             "plan": self.plan.to_json(),
             "held_by": {name: list(branches) for name, branches in self.held_by.items()},
+            "left_for_cleanup": [one.to_json() for one in self.left_for_cleanup],
         }

@@ -32,6 +32,11 @@ def dropped_text(result: SchemaResult) -> Lines:
     for name, branches in result.held_by.items():
         where = f"{'branch' if len(branches) == 1 else 'branches'} {', '.join(branches)}"
         lines.append(f"{name} is not removed: the {where} still holds it, and it stays readable there and by --commit")
+    held = {name.partition(".")[0] for name in result.held_by}
+    for table in result.left_for_cleanup:
+        if table.table_key not in held:
+            because = "; ".join(table.because)
+            lines.append(f"old versions of {table.table_key} are still there ({because}): cleanup removes them later")
     hard = [step.to_json() for step in result.plan.steps if step.kind.startswith("drop_")]
     if sum(step["mode"] == "hard" for step in hard) > len(result.held_by):
         lines.append("commits from before this change can't be read any more where they hold what was dropped")

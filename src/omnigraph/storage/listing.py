@@ -58,13 +58,22 @@ def folders(location: Location, folder: str) -> list[str]:
     return children(location, folder)[1]
 
 
+def links(location: Location, folder: str) -> list[str]:
+    """Names of the symbolic links directly below `<graph>/<folder>`, sorted. A bucket has none."""
+    return _local_children(location, folder).links if location.is_local else []
+
+
+def _local_children(location: Location, folder: str) -> nofollow.Children:
+    try:
+        return nofollow.children(location, folder)
+    except OSError as error:
+        raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
+
+
 def children(location: Location, folder: str) -> tuple[list[str], list[str]]:
     """Names of the files and of the folders directly below `<graph>/<folder>`, each sorted. A link is a file."""
     if location.is_local:
-        try:
-            names = nofollow.children(location, folder)
-        except OSError as error:
-            raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
+        names = _local_children(location, folder)
         return sorted([*names.files, *names.links]), names.folders
     import obstore
     from obstore.exceptions import BaseError

@@ -189,11 +189,11 @@ def unlink(location: Location, path: str) -> None:
 
 def remove_empty(location: Location, folder: str) -> None:
     """Remove a folder that is empty, with the empty folders in it. What is not empty stays."""
-    with suppress(FileNotFoundError, NotADirectoryError, SymlinkInGraph):
+    with suppress(OSError, SymlinkInGraph):
         for name in children(location, folder).folders:
             remove_empty(location, f"{folder}/{name}")
         above, _, name = folder.rpartition("/")
-        with opened(location, above) as at, suppress(OSError):  # not empty: somebody has put something there
+        with opened(location, above) as at:
             os.rmdir(name, dir_fd=at)
 
 

@@ -3,7 +3,7 @@
 1. plan     compare the desired schema with the branch's accepted one; refuse what is unsupported
 2. prepare  per type: new tables at fresh paths; on existing ones rename, drop and add columns as stamped transactions
 3. commit   through the door: all tables, the tombstones of dropped ones and the schema become visible together
-4. reclaim  after a hard drop: versions that still hold the dropped data are removed, unless another branch pins them
+4. remove   after a hard drop: versions that still hold the dropped data (`maintenance/cleanup/dropped.py`)
 
 Other branches keep their own accepted schema: a table that they share is forked before it changes. A crash in 2 leaves
 unreferenced tables and files; in 3, what the door promises; in 4, old versions for cleanup to find.

@@ -13,7 +13,7 @@ cleanup has announced itself, before anything is removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -61,6 +61,11 @@ class Floors:
     def is_read(self, folder: str) -> bool:
         """Whether anything live stands on this table folder, or on this one fork of it."""
         return any(line == folder or line.startswith(f"{folder}/") for line, _ in self.reasons)
+
+    def reasons_of(self, folder: str) -> list[str]:
+        """Why versions of this table folder stay, each reason once."""
+        below = (why for (line, _), why in self.reasons.items() if line == folder or line.startswith(f"{folder}/"))
+        return sorted({reason for reasons in below for reason in reasons})
 
 
 def read_floors(door: Door, *, now_s: float, heads: Mapping[str, Head] | None = None) -> Floors:
@@ -196,11 +201,12 @@ def require_settled(door: Door) -> None:
             )
 
 
-def require_no_drift(door: Door, floors: Floors) -> None:
-    """Refuse while a table that some branch owns has moved without the door."""
+def require_no_drift(door: Door, floors: Floors, *, roots: Container[str] | None = None) -> None:
+    """Refuse while a table that some branch owns, or one of these table folders, has moved without the door."""
     looks = []
     for view in _views(door, floors):
-        looks += [(view, table) for table, pin in view.pins.items() if view.owns(pin)]
+        owned = {table: pin for table, pin in view.pins.items() if view.owns(pin)}
+        looks += [(view, table) for table, pin in owned.items() if roots is None or pin.root in roots]
     found_of = together(door.manifest.location, lambda look: drift_of(*look), looks)
     for (view, _), found in zip(looks, found_of, strict=True):
         if found is not None:
@@ -212,12 +218,15 @@ def require_no_drift(door: Door, floors: Floors) -> None:
             )
 
 
-def require_pins(door: Door, floors: Floors) -> dict[Place, Any]:
-    """Open every version that a live branch stands on; refuse if one can't be. The handles, by place."""
+def require_pins(door: Door, floors: Floors, *, roots: Container[str] | None = None) -> dict[Place, Any]:
+    """Open every version that a live branch stands on, or those of these table folders; refuse if one can't be. The
+    handles, by place.
+    """
     wanted: dict[Place, tuple[str, Pin]] = {}
     for branch, pins in floors.pins.items():
         for pin in pins.values():
-            wanted.setdefault((pin.path, pin.version), (branch, pin))
+            if roots is None or pin.root in roots:
+                wanted.setdefault((pin.path, pin.version), (branch, pin))
     location = door.manifest.location
 
     def opened(place: Place) -> Any:

@@ -27,7 +27,7 @@ from omnigraph.commit.door import Door
 from omnigraph.errors import SymlinkInGraph
 from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.policy import Policy
-from omnigraph.storage import lancefs, nofollow
+from omnigraph.storage import lancefs, listing, nofollow
 from omnigraph.storage.layout import STAGING, TABLE_FOLDERS, TABLE_NAME, Location
 from omnigraph.storage.listing import StoredFile, folders, listed
 from omnigraph.storage.manifest import Manifest, quote
@@ -79,12 +79,10 @@ def _of_line(folder: Folder, line: Line) -> Iterator[Any]:
         yield mention
 
 
-def folder_goes(
-    door: Door, folder: Folder, floors: Floors, policy: Policy, *, now_s: float, is_tagged: bool
-) -> str | None:
-    """Why a whole table folder may go; None if it stays. Only for a folder that no live branch stands on."""
-    if is_tagged:
-        return None
+def folder_goes(door: Door, folder: Folder, floors: Floors, policy: Policy, *, now_s: float) -> str | None:
+    """Why a whole table folder may go; None if it stays. Only for a folder that no live branch stands on, and of which
+    no version is tagged.
+    """
     drops = drops_of(door.manifest, table_of(folder.path), floors)
     if drops:
         # What a branch that is gone has dropped was its own affair, unless nobody else ever had it.
@@ -162,8 +160,7 @@ def folders_of(location: Location, folder: str, links: list[str]) -> Iterator[tu
     """(path, files) of the folders directly below a folder of the graph. One that is a link, or has links in it, is
     left out, and the links are added to `links`.
     """
-    if location.is_local:
-        links += [f"{folder}/{name}" for name in nofollow.children(location, folder).links]
+    links += [f"{folder}/{name}" for name in listing.links(location, folder)]
     for name in folders(location, folder):
         path, inner = f"{folder}/{name}", list[str]()
         files = tuple(listed(location, path, links=inner))

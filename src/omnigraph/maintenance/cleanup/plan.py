@@ -256,10 +256,16 @@ def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
     drops = drops_of(manifest, table_of(folder.path), facts.floors)
     key = (key_before_drop(manifest, table_of(folder.path), drops[0]) if drops else None) or folder.path
     # A tag of Lance is somebody's wish to keep a version, and a fork of a table needs the table.
-    tagged = bool(read_tags(location, folder)) if folder.lines[""].versions else bool(folder.tags)
-    why = folder_goes(facts.door, folder, facts.floors, facts.policy, now_s=facts.now_s, is_tagged=tagged)
+    tags = read_tags(location, folder) if folder.lines[""].versions else {}
+    why = folder_goes(facts.door, folder, facts.floors, facts.policy, now_s=facts.now_s)
     if why is None:
         return TablePlan(key, folder.path)
+    if folder.tags:
+        kept = tuple(
+            Kept(f"{folder.path}/{line}".rstrip("/"), number, tuple(f"tag:{tag}" for tag in named))
+            for (line, number), named in sorted(tags.items())
+        )
+        return TablePlan(key, folder.path, kept=kept)
     versions = [
         GoingVersion(f"{folder.path}/{line.path}".rstrip("/"), number, file.path, file.size, why)
         for line in folder.lines.values()
