@@ -6,13 +6,10 @@ Parts of letters, digits, '.', '_' and '-', joined by '/'; a live name must not 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from omnigraph.errors import BranchExists, InvalidBranchName
-
-_PART = re.compile(r"[A-Za-z0-9._-]+")
-LENGTH_MOST = 200
+from omnigraph.language.identifiers import BRANCH_LENGTH_MAX, is_branch_path
 
 
 def require_name(name: str) -> None:
@@ -20,11 +17,11 @@ def require_name(name: str) -> None:
     detail = ""
     if not name:
         detail = "it is empty."
-    elif len(name) > LENGTH_MOST:
-        detail = f"it is longer than {LENGTH_MOST} characters."
+    elif len(name) > BRANCH_LENGTH_MAX:
+        detail = f"it is longer than {BRANCH_LENGTH_MAX} characters."
     elif name.startswith("__"):
         detail = "names that begin with two underscores are for the system's own use."
-    elif not all(_PART.fullmatch(part) and part.strip(".") for part in name.split("/")):
+    elif not is_branch_path(name):
         detail = "its parts are made of letters, digits, '.', '_' and '-', joined by '/'."
     if detail:
         raise InvalidBranchName(branch=name, detail=detail)

@@ -32,6 +32,7 @@ from omnigraph.errors import (
     UnsupportedStore,
     UsageError,
 )
+from omnigraph.language.identifiers import is_branch_path
 from omnigraph.storage.layout import MANIFEST, Location, locate
 
 if TYPE_CHECKING:
@@ -118,10 +119,10 @@ def _graphs_of(root: Location) -> list[str]:
         raise ClusterStateMissing(root=root.uri, path=path)
     try:
         resources = _applied(json.loads(raw), root, path)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ClusterStateInvalid(root=root.uri, path=path, detail=f"it is no JSON ({error}).") from error
     names = [name.removeprefix(_GRAPH) for name in resources if name.startswith(_GRAPH)]
-    return sorted(name for name in names if name and "/" not in name and "." not in name)
+    return sorted(name for name in names if is_branch_path(name) and "/" not in name and "." not in name)
 
 
 def _applied(state: Any, root: Location, path: str) -> Mapping[str, Any]:

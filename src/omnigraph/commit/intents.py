@@ -38,6 +38,7 @@ from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Ticket
 from omnigraph.errors import BadRecoveryRecord, StorageError, UncoveredDrift
+from omnigraph.language import identifiers as form
 from omnigraph.storage import lancefs, torn
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.legacy import pin_of
@@ -109,8 +110,9 @@ def _parse(name: str, body: Mapping[str, Any]) -> Intent:
         raise BadRecoveryRecord(path=path, detail=f"it has format {body['format']}.")
     try:
         targets = tuple(Target(pin_of(t, version=int(t["target"])), int(t["base"])) for t in body["tables"])
-        intent = Intent(name, str(body["kind"]), str(body["branch"]), body.get("actor"), targets)
-    except (KeyError, TypeError, ValueError) as error:
+        actor = form.optional(form.text, body.get("actor"))
+        intent = Intent(name, form.token(body["kind"]), form.branch(body["branch"]), actor, targets)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadRecoveryRecord(path=path, detail=f"a field is missing or wrong ({error}).") from error
     if not targets or not all(0 <= t.base < t.pin.version for t in targets):
         raise BadRecoveryRecord(path=path, detail="its tables have no versions to go to.")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.commit.stage import TableWork
+from omnigraph.language import identifiers as form
 from omnigraph.storage.records import Head, Pin, Record
 
 
@@ -31,7 +32,9 @@ class Plan:
 
     def follows(self, head: Head) -> bool:
         """Whether it was made for exactly this head."""
-        return self.record.parent == head.commit and self.record.epoch == head.epoch + 1
+        record = self.record
+        same_branch = (record.branch, record.incarnation) == (head.branch, head.incarnation)
+        return same_branch and record.parent == head.commit and record.epoch == head.epoch + 1
 
     def to_json(self) -> dict[str, Any]:
         tables = {
@@ -49,16 +52,13 @@ class Plan:
     def read(body: Mapping[str, Any]) -> Plan | None:
         try:
             tables = {
-                t: PlannedTable(_pin(t, p["pin"]), int(p["steps"]), tuple(p.get("unstamped", ())))
-                for t, p in body["tables"].items()
+                t: PlannedTable(Pin.from_json(t, p["pin"]), form.count(p["steps"]), _operations(p))
+                for t, p in form.mapping(body["tables"]).items()
             }
-            return Plan(int(body["attempt"]), tables, Record.from_json(body["record"]))
+            return Plan(form.count(body["attempt"]), tables, Record.from_json(body["record"]))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             return None
 
 
-def _pin(table: str, body: Any) -> Pin:
-    pin = Pin.from_json(table, body)
-    if not isinstance(pin.incarnation, str) or not isinstance(pin.version, int) or not table:
-        raise ValueError(table)
-    return pin
+def _operations(body: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(form.word(name) for name in body.get("unstamped", ()))

@@ -12,6 +12,7 @@ claimant's heartbeat stood still for a lease, or its process is provably gone.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import threading
 import time
@@ -22,8 +23,11 @@ from typing import Any
 
 from omnigraph.commit import owner
 from omnigraph.errors import StorageError
+from omnigraph.language import identifiers as form
 from omnigraph.storage.objects import ControlObjects
 
+_OBJECT = re.compile(r"([0-9]{12})\.")
+_CLAIM = re.compile(r"[0-9]{12}\.([0-9]{1,9})\.json")
 RENEWALS_MOST_S = 900.0
 """For how long at the most one holder renews: a process that hangs for ever must not hold a branch for ever."""
 
@@ -62,8 +66,8 @@ def plan_name(incarnation: str, epoch: int, attempt: int) -> str:
 
 def epoch_of(name: str) -> int | None:
     """The epoch that an object below `<incarnation>/` belongs to; None if it is none of ours."""
-    head = name.rsplit("/", 1)[-1].split(".", 1)[0]
-    return int(head) if head.isdigit() and len(head) == 12 else None
+    found = _OBJECT.match(name.rsplit("/", 1)[-1])
+    return int(found[1]) if found else None
 
 
 class Tickets:
@@ -113,7 +117,8 @@ class Tickets:
         """
         prefix = f"{incarnation}/{epoch:012d}."
         entries = {e.name: e.mark for e in self.objects.entries(incarnation) if e.name.startswith(prefix)}
-        claims = [int(n.split(".")[1]) for n in entries if n.endswith(".json") and n.split(".")[1].isdigit()]
+        named = (_CLAIM.fullmatch(name.rpartition("/")[2]) for name in entries)
+        claims = [int(claim[1]) for claim in named if claim]
         if not claims:
             return None
         newest = max(claims)
@@ -189,15 +194,13 @@ class Tickets:
 
 
 def _ticket(incarnation: str, epoch: int, claimant: int, first: Mapping[str, Any]) -> Ticket:
-    tables = first.get("tables")
-    return Ticket(
-        incarnation=incarnation,
-        epoch=epoch,
-        claimant=claimant,
-        nonce=str(first.get("nonce", "")),
-        tables=tuple(t for t in tables if isinstance(t, str)) if isinstance(tables, list) else (),
-        kind=str(first.get("kind", "unknown")),
-    )
+    """A body that is not what a writer leaves there tells nothing: then all tables are meant."""
+    try:
+        nonce, kind = form.token(first["nonce"]), form.token(first["kind"])
+        tables = tuple(form.type_id(t) for t in form.sequence(first["tables"]))
+    except (KeyError, ValueError):
+        nonce, kind, tables = "", "unknown", ()
+    return Ticket(incarnation, epoch, claimant, nonce, tables, kind)
 
 
 class _Heart:

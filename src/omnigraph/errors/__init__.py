@@ -48,6 +48,7 @@ OmnigraphError
 ├── FormatError
 │   ├── NewerFormat            the graph was written by a newer omnigraph
 │   ├── GraphMoved             a folder with forks was copied or moved: they refer to the old address
+│   ├── HostileOrDamagedManifest  a stored name, path or number has not the form that it must have
 │   └── NotAGraph              something is there, and it is not a graph of ours
 ├── LookupFailed
 │   ├── GraphNotFound, GraphExists
@@ -93,6 +94,7 @@ from omnigraph.errors.graph import (
     GraphMoved,
     GraphNotFound,
     GraphNotInCluster,
+    HostileOrDamagedManifest,
     InvalidBranchName,
     LookupFailed,
     NewerFormat,
@@ -192,6 +194,7 @@ __all__ = [
     "GraphNotChosen",
     "GraphNotFound",
     "GraphNotInCluster",
+    "HostileOrDamagedManifest",
     "InputError",
     "InvalidBranchName",
     "InvalidFilter",

@@ -121,6 +121,15 @@ class GraphMoved(FormatError):
     )
 
 
+class HostileOrDamagedManifest(FormatError):
+    condition = "hostile_or_damaged_manifest"
+    text = "what the graph's storage says can't be used: {where}: {detail}."
+    remedy_text = (
+        "Nothing outside of the graph was read, written or removed. Do not use this graph if you do not trust who "
+        "wrote it; otherwise its storage is damaged: put the files back from a copy of the store."
+    )
+
+
 # ---- look-ups --------------------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ import orjson
 
 from omnigraph.commit import owner
 from omnigraph.errors import ExportFolderTaken, OmnigraphError, StorageError, UsageError
+from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import EntityType
 from omnigraph.language.schema.show import render
 from omnigraph.pipeline.engine import Engines
@@ -165,7 +166,8 @@ def make_plan(snapshot: Snapshot, out: Location, *, format: str, types: Sequence
 
 
 def _place(t: EntityType, format: str) -> str:
-    return f"{t.kind}s/{t.name}{'.lance' if format == 'lance' else ''}"
+    with form.reading("the schema of the snapshot"):  # here the name becomes a path
+        return f"{t.kind}s/{form.type_name(t.name)}{'.lance' if format == 'lance' else ''}"
 
 
 # ---- claim -----------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def loaded(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Ad
             return None
         meta = json.loads(nofollow.read(_graph(edges), f"{_inside(folder)}/{CACHE_META}"))
         halves = [_half(folder, name, meta[name]) for name in ("out", "into")]
-    except (OSError, ValueError, KeyError, EOFError, SymlinkInGraph):
+    except (OSError, ValueError, KeyError, TypeError, EOFError, SymlinkInGraph):
         return None
     made = Adjacency(Index(meta["sources"], None), Index(meta["targets"], None), *halves)
     is_whole = (
@@ -112,7 +112,7 @@ def _inside(folder: str) -> str:
 
 def _drop_older(graph: Location, edges: StoredTable, keep_name: str) -> None:
     for name in nofollow.children(graph, CACHE).folders:
-        with suppress(OSError, ValueError, KeyError, IndexError, SymlinkInGraph):
+        with suppress(OSError, ValueError, KeyError, IndexError, TypeError, SymlinkInGraph):
             path, version = json.loads(nofollow.read(graph, f"{CACHE}/{name}/{CACHE_META}"))["edges"]
             if name != keep_name and path == edges.key[0] and version <= edges.key[1]:
                 nofollow.remove_tree(graph, f"{CACHE}/{name}")

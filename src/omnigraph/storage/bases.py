@@ -9,7 +9,7 @@ every fork that it was made from. All of them lie in the fork's own table folder
 A version of a root table names none. So a folder that was copied or moved still says where it was, exactly where that
 matters and nowhere else: a graph without forks may be moved, and one with forks is refused with GraphMoved by
 everything that opens a fork, before anything is read from or written to the other place. `omnigraph relocate` rewrites
-the paths.
+the paths. A base path that is no line of the table at any address was not written by omnigraph: it is refused as well.
 
 Addresses are compared as texts. A Location has no symbolic links, and the same folder at another mount point is another
 address: what one process writes there the other could not read.
@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from omnigraph.errors import GraphMoved
+from omnigraph.errors import GraphMoved, HostileOrDamagedManifest
+from omnigraph.language.identifiers import is_branch_path, shown
 from omnigraph.storage.layout import Location
 
 TREE = "tree"
@@ -27,11 +28,22 @@ _FILE = "file://"
 
 
 def require_own_bases(location: Location, table: str, bases: Iterable[str]) -> None:
-    """Refuse base paths of a table, in the folder `table` of the graph, that lie in another graph folder."""
+    """Refuse base paths of a table, in the folder `table` of the graph, that lie in another graph folder, with
+    GraphMoved, and those that are no lines of this table anywhere, with HostileOrDamagedManifest.
+    """
     for base in bases:
-        root = recorded_root(base, table)
-        if root is not None and root != location.uri:
-            raise GraphMoved(uri=location.uri, recorded_root=root, table=table)
+        split = _split(base, table)
+        if split is None or not _is_line(split[1]):
+            detail = f"its files are to be read from {shown(base)}, which is no part of this table"
+            raise HostileOrDamagedManifest(where=f"a version of {table}", detail=detail)
+        if split[0] != location.uri:
+            raise GraphMoved(uri=location.uri, recorded_root=split[0], table=table)
+
+
+def _is_line(below: str) -> bool:
+    """Whether what follows a table's folder in a base path is nothing, or one of its forks."""
+    folder, _, fork = below.rstrip("/").partition("/")
+    return not folder or (folder == TREE and is_branch_path(fork))
 
 
 def table_of(location: Location, uri: str) -> str:

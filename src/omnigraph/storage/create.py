@@ -131,7 +131,6 @@ def _copy(root: str, location: Location, head: Head) -> None:
 def _is_mine(location: Location, head: Head) -> bool:
     """After an error: did my manifest land all the same? Its head has an incarnation that only I know."""
     try:
-        value = Manifest(location).table().config().get(HEAD + head.branch)
+        return Manifest(location).head(head.branch).incarnation == head.incarnation
     except OmnigraphError:
         return False
-    return value is not None and Head.loads(head.branch, value, version=0).incarnation == head.incarnation

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import StorageError
+from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import EntityType
 from omnigraph.storage import durable, lancefs
 from omnigraph.storage.layout import Location
@@ -191,7 +192,8 @@ def fragment_files(location: Location, pin: Pin, table: LanceDataset, fragment: 
     if with_data:
         for file in body["files"]:
             root = here if file.get("base_id") is None else bases[file["base_id"]]
-            found.append(os.path.join(root, "data", file["path"]))
+            with form.reading(f"a version of {pin.path}"):
+                found.append(os.path.join(root, "data", form.file_name(file["path"])))
     deletion = body.get("deletion_file")
     if deletion:
         root = here if deletion.get("base_id") is None else bases[deletion["base_id"]]

@@ -55,7 +55,7 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
     """
     nofollow.require_table(location, uri)
     try:
-        table = _lance().dataset(uri, version=version, storage_options=location.lance_options)
+        table: LanceDataset = _lance().dataset(uri, version=version, storage_options=location.lance_options)
     except (ValueError, OSError) as error:
         if _MISSING.search(str(error)):
             raise TableMissing(uri, version) from error
@@ -65,6 +65,11 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
         if type(error).__name__ != "PanicException":
             raise
         raise StorageError(doing=f"opening {uri}", detail=f"Lance can't read it: {error}") from error
+    return with_own_bases(location, uri, table)
+
+
+def with_own_bases(location: Location, uri: str, table: LanceDataset) -> LanceDataset:
+    """The table, which has its files in the graph; GraphMoved or HostileOrDamagedManifest if it has not."""
     require_own_bases(location, table_of(location, uri), (base.path for base in table.base_paths().values()))
     return table
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.errors import StorageError, UsageError, VersionReclaimed
+from omnigraph.language import identifiers as form
 from omnigraph.storage import durable
 from omnigraph.storage.absence import absence
 from omnigraph.storage.control import Control, store_time_s
@@ -180,14 +181,24 @@ def _lease(name: str, modified_s: float, body: Mapping[str, Any]) -> Lease:
     try:
         return Lease(
             id=name.removesuffix(".json"),
-            pins={path: frozenset(versions) for path, versions in body["pins"].items()},
-            expires_s=modified_s + float(body["seconds"]),
+            pins=_versions(body["pins"]),
+            expires_s=modified_s + _seconds(body["seconds"]),
             owner=body.get("owner"),
             branch=str(body.get("branch") or ""),
             commit=str(body.get("commit") or ""),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(doing=f"reading {LEASES}/{name}", detail="it can't be understood") from error
+
+
+def _versions(body: Any) -> dict[str, frozenset[int]]:
+    return {path: frozenset(map(form.version, form.sequence(found))) for path, found in form.mapping(body).items()}
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, int | float) and LEASE_LEAST_S <= value <= LEASE_MOST_S:
+        return float(value)
+    raise form.Malformed(f"{form.shown(value)} is not how long a lease lasts")
 
 
 def drop(location: Location, ids: Iterable[str]) -> None:
@@ -231,21 +242,34 @@ def announced(location: Location, is_gone: IsGone = lambda _: False) -> dict[str
     for _, body in announcements(location):
         if is_gone(body.get("owner")):
             continue
-        for path, versions in (body.get("versions") or {}).items():
+        for path, versions in body["versions"].items():
             found.setdefault(path, set()).update(versions)
     return found
 
 
 def announcements(location: Location) -> list[tuple[str, dict[str, Any]]]:
-    """(id, body) of every announcement that can be read."""
+    """(id, body) of every announcement that can be read. HostileOrDamagedManifest for one that no cleanup made: what it
+    announces is not known.
+    """
     control = Control(location, CLEANUP)
     found = []
     for note in control.notes():
         if note.name.endswith(".json"):
             body = control.read(note.name)
             if body:
-                found.append((note.name.removesuffix(".json"), body))
+                found.append((note.name.removesuffix(".json"), _announcement(note.name, body)))
     return found
+
+
+def _announcement(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    with form.reading(f"{CLEANUP}/{form.shown(name)}"):
+        files = form.mapping(body.get("files") or {})
+        return {
+            "owner": body.get("owner"),
+            "at_s": float(body.get("at_s") or 0.0),
+            "versions": _versions(body.get("versions") or {}),
+            "files": {folder: [form.text(path) for path in form.sequence(paths)] for folder, paths in files.items()},
+        }
 
 
 def withdraw(location: Location, ids: Iterable[str]) -> None:

@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from omnigraph.errors import NotAGraph
+from omnigraph.errors import HostileOrDamagedManifest, NotAGraph
+from omnigraph.language import identifiers as form
 from omnigraph.storage import lancefs
 from omnigraph.storage.layout import table_folder
 from omnigraph.storage.manifest import FULL_EVERY
@@ -80,16 +81,19 @@ def read_heads(table: LanceDataset) -> dict[str, Head]:
     try:
         heads, commits = _index(rows)
         return _heads(heads, commits, version=table.version)
-    except (KeyError, TypeError, ValueError) as error:
+    except form.Malformed as error:
+        raise HostileOrDamagedManifest(where="the manifest of an older generation", detail=str(error)) from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NotAGraph(uri=table.uri, detail=f"its manifest can't be understood: {error}.") from error
 
 
 def pin_of(body: Mapping[str, Any], *, version: int) -> Pin:
-    """The pin that an old row or intent names by table, path and fork. ValueError if its path is none of ours."""
-    table, path, fork = body["table"], body["path"], body.get("fork")
-    pin = Pin(table=table, incarnation=str(path).rpartition("-")[2], fork=fork, version=version)
-    if table[:1] not in ("n", "e") or path != table_folder(table, pin.incarnation):
-        raise ValueError(f"{path!r} is not the path of the table {table!r}")
+    """The pin that an old row or intent names by table, path and fork. Malformed if its path is none of ours."""
+    table, path, fork = form.type_id(body["table"]), body["path"], form.optional(form.fork, body.get("fork"))
+    incarnation = form.incarnation(str(path).rpartition("-")[2])
+    pin = Pin(table=table, incarnation=incarnation, fork=fork, version=form.count(version))
+    if path != table_folder(table, incarnation):
+        raise form.Malformed(f"{form.shown(path)} is not the path of the table {table}")
     return pin
 
 
@@ -105,10 +109,11 @@ def _index(found: list[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], dict
     for row in rows:
         row["body"] = orjson.loads(row["body"])
         if row["kind"] == "graph_head":
-            heads[row["name"]] = row["body"]
+            heads[form.branch(row["name"])] = row["body"]
         elif row["kind"] == "graph_commit":
             body = row["body"]
-            commits[body["commit"]] = _Commit(body["commit"], row["name"], body["parent"], body)
+            name, parent = form.token(body["commit"]), form.optional(form.token, body["parent"])
+            commits[name] = _Commit(name, form.branch(row["name"]), parent, body)
     for commit in commits.values():
         commit.parent = commit.parent if commit.parent in commits else None
     for row in rows:
@@ -168,7 +173,7 @@ def _heads(heads: Mapping[str, Mapping[str, Any]], commits: Mapping[str, _Commit
             parent=commits[body["commit"]].parent,
             epoch=max(0, first + len(own) - 1),
             incarnation=incarnation,
-            schema=body["schema"],
+            schema=form.token(body["schema"]),
             pins=dict(apply_delta({}, pins)) if base is None else pins,
             base=base,
             depth=states[body["commit"]].depth,
@@ -216,13 +221,13 @@ def _record(commit: _Commit, state: _State, incarnation: str, epoch: int) -> Rec
         epoch=epoch,
         commit=commit.id,
         parent=commit.parent,
-        merged_parent=body.get("merged_parent"),
-        kind=body["kind"],
-        actor=body.get("actor"),
-        created_at_us=body["created_at_us"],
-        schema=body["schema"],
+        merged_parent=form.optional(form.token, body.get("merged_parent")),
+        kind=form.token(body["kind"]),
+        actor=form.optional(form.text, body.get("actor")),
+        created_at_us=form.time_us(body["created_at_us"]),
+        schema=form.token(body["schema"]),
         delta=state.delta,
         snapshot=state.pins if state.depth == 0 else None,
         depth=state.depth,
-        based_on=body["manifest_version"],
+        based_on=form.count(body["manifest_version"]),
     )

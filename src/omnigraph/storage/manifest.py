@@ -22,9 +22,18 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from omnigraph.errors import BranchNotFound, CommitNotFound, GraphNotFound, NewerFormat, NotAGraph, StorageError
+from omnigraph.errors import (
+    BranchNotFound,
+    CommitNotFound,
+    GraphNotFound,
+    HostileOrDamagedManifest,
+    NewerFormat,
+    NotAGraph,
+    StorageError,
+)
+from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import Schema
-from omnigraph.language.schema.serial import schema_from_json, schema_to_json
+from omnigraph.language.schema.serial import require_types, schema_from_json, schema_to_json
 from omnigraph.storage import durable, lancefs, nofollow, torn
 from omnigraph.storage.conditional import require_conditional
 from omnigraph.storage.layout import Location
@@ -83,7 +92,8 @@ class Manifest:
             with lancefs.reading("looking for versions of the manifest"):
                 newest = lancefs.newest_version(self.location, known)
                 if newest != known.version:
-                    known = self._table = known.checkout_version(newest)
+                    moved = known.checkout_version(newest)
+                    known = self._table = lancefs.with_own_bases(self.location, self.location.manifest_uri, moved)
         except (StorageError, ValueError):
             known = self._table = self._open()
         return known
@@ -166,9 +176,12 @@ class Manifest:
     def _understood(self, branch: str, value: str, version: int) -> Head:
         try:
             return Head.loads(branch, value, version=version)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             if self.format() > FORMAT:
                 raise NewerFormat(found=self.format(), known=FORMAT) from error
+            if isinstance(error, form.Malformed):
+                where = f"the head of {form.shown(branch)}"
+                raise HostileOrDamagedManifest(where=where, detail=str(error)) from error
             raise NotAGraph(uri=self.location.uri, detail=f"the head of {branch} can't be understood.") from error
 
     def _is_older(self, table: LanceDataset) -> bool:
@@ -193,7 +206,7 @@ class Manifest:
         except lancefs.TableMissing:
             return None
         value = table.config().get(HEAD + branch)
-        return None if value is None else Head.loads(branch, value, version=version)
+        return None if value is None else self._understood(branch, value, version)
 
     def pins(self, head: Head) -> dict[str, Pin]:
         """All pins of a branch: the difference that its head holds, over the snapshot of its base."""
@@ -232,10 +245,10 @@ class Manifest:
             for record in head.recent:
                 if record.commit == commit:
                     return record
-        rows = self._rows(f"object_id = {quote('commit:' + commit)}")
-        if not rows:
+        found = self._records(f"object_id = {quote('commit:' + commit)}")
+        if not found:
             raise CommitNotFound(commit=commit)
-        return Record.from_json(rows[0])
+        return found[0]
 
     def records(self, incarnation: str, first: int, last: int) -> list[Record]:
         """Records of one branch incarnation, epochs first..last, oldest first, each once."""
@@ -247,7 +260,7 @@ class Manifest:
         }
         if not all(e in found for e in range(first, last + 1)):
             where = f"inc = {quote(incarnation)} AND epoch >= {first} AND epoch <= {last}"
-            found.update({r.epoch: r for r in map(Record.from_json, self._rows(where))})
+            found.update({r.epoch: r for r in self._records(where)})
         return [found[e] for e in sorted(found)]
 
     def outcome(self, incarnation: str, epoch: int) -> Record | None:
@@ -261,8 +274,8 @@ class Manifest:
             for record in head.recent:
                 if record.operation_id == operation_id and record.commit and record.incarnation == incarnation:
                     return record
-        rows = self._rows(f"name = {quote(operation_id)} AND inc = {quote(incarnation)}")
-        return Record.from_json(rows[0]) if rows else None
+        found = self._records(f"name = {quote(operation_id)} AND inc = {quote(incarnation)}")
+        return found[0] if found else None
 
     def has_schema(self, schema_id: str) -> bool:
         return schema_id in self._schemas or bool(self._rows(f"object_id = {quote('schema:' + schema_id)}"))
@@ -280,14 +293,21 @@ class Manifest:
             rows = self._rows(f"object_id = {quote('schema:' + schema_id)}")
             if not rows:
                 raise NotAGraph(uri=self.location.uri, detail=f"the accepted schema {schema_id} is missing.")
-            known = self._bodies[schema_id] = rows[0]
+            with form.reading(f"the schema {schema_id}"):
+                known = self._bodies[schema_id] = require_types(rows[0])
         return known
 
+    def _records(self, where: str) -> list[Record]:
+        with form.reading("a commit record"):
+            return [Record.from_json(body) for body in self._rows(where)]
+
     def _rows(self, where: str) -> list[dict[str, Any]]:
+        """The bodies of these rows, each object once."""
         with lancefs.reading("reading the manifest"):
             found = self.table().to_table(columns=["object_id", "body"], filter=where)
         by_id = dict(zip(found["object_id"].to_pylist(), found["body"].to_pylist(), strict=True))
-        return [orjson.loads(body) for body in by_id.values()]
+        with form.reading("a row of the manifest"):
+            return [dict(form.mapping(orjson.loads(form.text(body)))) for body in by_id.values()]
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 

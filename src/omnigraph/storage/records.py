@@ -3,6 +3,9 @@
 A head rides in the manifest's config and is rewritten by every commit of its branch, so its JSON uses one- or
 two-letter keys for what repeats. `pins` of a head are the difference to the snapshot of the commit `base`; the head of
 main has no base and holds all pins.
+
+`from_json` and `loads` compare every value with its form (`language/identifiers.py`): pins become paths, ids parts of
+filters. Malformed, a ValueError, is raised for one that is not as it must be.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from omnigraph.language import identifiers as form
 from omnigraph.storage.layout import table_folder
 
 RECOVERY_ACTOR = "omnigraph:recovery"
@@ -55,7 +59,16 @@ class Pin:
 
     @staticmethod
     def from_json(table: str, body: list[Any]) -> Pin:
-        return Pin(table, *body)
+        incarnation, fork, version, *measured = form.sequence(body)
+        rows, fragments = measured or (None, None)
+        return Pin(
+            form.type_id(table),
+            form.incarnation(incarnation),
+            None if fork is None else form.fork(fork),
+            form.version(version),
+            None if rows is None else form.count(rows),
+            None if fragments is None else form.count(fragments),
+        )
 
 
 Delta = Mapping[str, Pin | None]
@@ -67,7 +80,8 @@ def delta_to_json(delta: Delta) -> dict[str, Any]:
 
 
 def delta_from_json(body: Mapping[str, Any]) -> dict[str, Pin | None]:
-    return {t: None if p is None else Pin.from_json(t, p) for t, p in body.items()}
+    pairs = form.mapping(body).items()
+    return {form.type_id(t): None if p is None else Pin.from_json(t, p) for t, p in pairs}
 
 
 def apply_delta(pins: Mapping[str, Pin], delta: Delta) -> dict[str, Pin]:
@@ -141,26 +155,33 @@ class Record:
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Record:
+        optional = form.optional
         return Record(
-            branch=body["b"],
-            incarnation=body["i"],
-            epoch=body["e"],
-            commit=body.get("c"),
-            parent=body.get("p"),
-            kind=body["k"],
-            actor=body.get("a"),
-            created_at_us=body["t"],
-            schema=body["s"],
+            branch=form.branch(body["b"]),
+            incarnation=form.incarnation(body["i"]),
+            epoch=form.count(body["e"]),
+            commit=optional(form.token, body.get("c")),
+            parent=optional(form.token, body.get("p")),
+            kind=form.token(body["k"]),
+            actor=optional(form.text, body.get("a")),
+            created_at_us=form.time_us(body["t"]),
+            schema=form.token(body["s"]),
             delta=delta_from_json(body.get("d") or {}),
             snapshot=None if body.get("f") is None else apply_delta({}, delta_from_json(body["f"])),
-            depth=body.get("n", 0),
-            merged_parent=body.get("m"),
-            operation_id=body.get("o"),
-            nonce=body.get("x", ""),
-            recovery=body.get("r"),
-            summary=body.get("w"),
-            based_on=body.get("v", 0),
+            depth=form.count(body.get("n", 0)),
+            merged_parent=optional(form.token, body.get("m")),
+            operation_id=optional(form.text, body.get("o")),
+            nonce=form.token(body["x"]) if "x" in body else "",
+            recovery=optional(form.mapping, body.get("r")),
+            summary=optional(form.mapping, body.get("w")),
+            based_on=form.count(body.get("v", 0)),
         )
+
+    @staticmethod
+    def loads(text: str | None) -> Record:
+        """The record of a row of the manifest; HostileOrDamagedManifest if it is none."""
+        with form.reading("a commit record"):
+            return Record.from_json(orjson.loads(form.text(text)))
 
 
 @dataclass(frozen=True)
@@ -202,19 +223,20 @@ class Head:
 
     @staticmethod
     def loads(branch: str, text: str, *, version: int) -> Head:
+        """Malformed, or another ValueError, KeyError or TypeError, if it is not the value of a head."""
         body = orjson.loads(text)
         made_from = body.get("from")
         return Head(
-            branch=branch,
-            commit=body["commit"],
-            parent=body.get("parent"),
-            epoch=body["epoch"],
-            incarnation=body["inc"],
-            schema=body["schema"],
+            branch=form.branch(branch),
+            commit=form.token(body["commit"]),
+            parent=form.optional(form.token, body.get("parent")),
+            epoch=form.count(body["epoch"]),
+            incarnation=form.incarnation(body["inc"]),
+            schema=form.token(body["schema"]),
             pins=delta_from_json(body["pins"]),
-            base=body.get("base"),
-            depth=body.get("depth", 0),
-            made_from=None if made_from is None else (made_from[0], made_from[1]),
-            recent=tuple(Record.from_json(r) for r in body["recent"]),
+            base=form.optional(form.token, body.get("base")),
+            depth=form.count(body.get("depth", 0)),
+            made_from=None if made_from is None else (form.branch(made_from[0]), form.incarnation(made_from[1])),
+            recent=tuple(Record.from_json(r) for r in form.sequence(body["recent"])),
             version=version,
         )

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import StorageError
+from omnigraph.language import identifiers as form
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import Pin
 
@@ -31,7 +32,8 @@ def blob_bytes(location: Location, pin: Pin, table: LanceDataset) -> dict[str, i
     for fragment in table.get_fragments():
         for file in fragment.metadata.to_json()["files"]:
             root = bases.get(file.get("base_id"), pin.path)
-            wanted.setdefault(posixpath.join(root, "data"), set()).add(file["path"])
+            with form.reading(f"a version of {pin.path}"):
+                wanted.setdefault(posixpath.join(root, "data"), set()).add(form.file_name(file["path"]))
     found: dict[str, int] = {}
     for folder, files in wanted.items():
         sizes = _local(location.join(folder), files) if location.is_local else _remote(location, folder)

@@ -39,9 +39,9 @@ from omnigraph.language.query.tree import (
     Update,
     Variable,
 )
-from omnigraph.language.schema.model import SCALARS, PropertyType
+from omnigraph.language.schema.model import SCALARS, VECTOR_DIMENSION_MAX, PropertyType
 from omnigraph.language.schema.source import did_you_mean
-from omnigraph.language.schema.syntax import TYPE_WORDS, VECTOR_DIMENSION_MAX, place_of
+from omnigraph.language.schema.syntax import TYPE_WORDS, place_of
 
 if TYPE_CHECKING:
     from omnigraph.language.lalr import Token, Tree

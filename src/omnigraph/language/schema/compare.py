@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-from omnigraph.language.schema.constraints import EDGE_COLUMNS, constraint_identity, in_order
+from omnigraph.language.schema.constraints import constraint_identity, in_order
 from omnigraph.language.schema.lint import Finding, finding
 from omnigraph.language.schema.match import Match, match
 from omnigraph.language.schema.model import (
+    EDGE_COLUMNS,
     Annotation,
     Constraint,
     EdgeType,

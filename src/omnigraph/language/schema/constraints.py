@@ -11,11 +11,10 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, cast
 
 from omnigraph.language.schema.annotations import MARKS, check_member
-from omnigraph.language.schema.model import NUMBERS, Constraint
+from omnigraph.language.schema.model import CONSTRAINTS, EDGE_COLUMNS, NUMBERS, Constraint
 from omnigraph.language.schema.source import Source, did_you_mean
-from omnigraph.language.schema.syntax import CONSTRAINTS, Argument, RawAnnotation, RawProperty
+from omnigraph.language.schema.syntax import Argument, RawAnnotation, RawProperty
 
-EDGE_COLUMNS = ("id", "src", "dst")
 Kind = Literal["key", "unique", "index", "range", "check"]
 
 

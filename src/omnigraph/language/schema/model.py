@@ -19,6 +19,9 @@ Literal_ = str | int | float | bool
 SCALARS = ("String", "Blob", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "DateTime", "Date")
 INTEGERS = ("I32", "I64", "U32", "U64")
 NUMBERS = (*INTEGERS, "F32", "F64")
+CONSTRAINTS = ("key", "unique", "index", "range", "check")
+EDGE_COLUMNS = ("id", "src", "dst")
+VECTOR_DIMENSION_MAX = 2**31 - 1
 RESERVED_PROPERTIES = ("_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version")
 
 

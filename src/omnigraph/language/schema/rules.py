@@ -20,8 +20,9 @@ from omnigraph.language.schema.annotations import (
     property_annotations,
     type_annotations,
 )
-from omnigraph.language.schema.constraints import EDGE_COLUMNS, type_constraints
+from omnigraph.language.schema.constraints import type_constraints
 from omnigraph.language.schema.model import (
+    EDGE_COLUMNS,
     RESERVED_PROPERTIES,
     Constraint,
     EdgeType,

@@ -1,15 +1,26 @@
 """A schema as plain JSON values and back, everything kept: ids, unknown annotations, the source text.
 
 Defaults are left out, so that the accepted schema of a large graph stays small. `format` counts changes of this shape.
+
+Reading compares every name and id with its form (`language/identifiers.py`): names of types become paths of an export,
+names of properties parts of filters, ids paths of tables. What is read this way obeys the rules that a parsed schema
+does, as far as anything else relies on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from omnigraph.errors import FormatError, NewerFormat
+from omnigraph.errors import FormatError, HostileOrDamagedManifest, NewerFormat
+from omnigraph.language import identifiers as form
+from omnigraph.language.identifiers import Malformed
 from omnigraph.language.schema.model import (
+    CONSTRAINTS,
+    EDGE_COLUMNS,
+    RESERVED_PROPERTIES,
+    SCALARS,
+    VECTOR_DIMENSION_MAX,
     Annotation,
     Constraint,
     EdgeType,
@@ -21,6 +32,8 @@ from omnigraph.language.schema.model import (
 )
 
 FORMAT = 1
+WHERE = "the stored schema"
+_COLUMNS = {"node": ("id",), "edge": EDGE_COLUMNS, "interface": ()}
 Json = dict[str, Any]
 
 
@@ -35,20 +48,47 @@ def schema_to_json(schema: Schema) -> Json:
 
 
 def schema_from_json(data: Mapping[str, Any]) -> Schema:
-    """NewerFormat if a newer omnigraph wrote it, FormatError if it is not the JSON of a schema."""
+    """NewerFormat if a newer omnigraph wrote it, HostileOrDamagedManifest if a name, an id or a rule is not as it must
+    be, FormatError if it is not the JSON of a schema.
+    """
     try:
         found = int(data["format"])
         if found > FORMAT:
             raise NewerFormat(found=found, known=FORMAT)
-        return Schema(
-            tuple(InterfaceType(i["name"], _properties(i)) for i in data["interfaces"]),
+        schema = Schema(
+            tuple(InterfaceType(form.type_name(i["name"]), _properties(i, "interface")) for i in data["interfaces"]),
             tuple(_read_node(n) for n in data["nodes"]),
             tuple(_read_edge(e) for e in data["edges"]),
-            data["source"],
+            form.text(data["source"]),
         )
+        _require_distinct("type", (t.name for t in (*schema.interfaces, *schema.types())))
+        _require_distinct("type id", (t.id for t in schema.types() if t.id))
+        return schema
+    except Malformed as error:
+        raise HostileOrDamagedManifest(where=WHERE, detail=str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         detail = f"the stored schema can't be read: {type(error).__name__}: {error}"
         raise FormatError(detail=detail) from error
+
+
+def require_types(data: Any) -> Json:
+    """The JSON of a schema, of which only the names and ids of its types have been looked at. Malformed if one of them
+    is not as it must be.
+    """
+    body = dict(form.mapping(data))
+    for key, check in (("nodes", form.node_id), ("edges", form.edge_id)):
+        for t in form.sequence(body[key]):
+            form.type_name(t["name"])
+            check(t["id"])
+    return body
+
+
+def _require_distinct(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise Malformed(f"the {what} {form.shown(name)} is there twice")
+        seen.add(name)
 
 
 # ---- out -------------------------------------------------------------------------------------------------------------
@@ -113,50 +153,102 @@ def _set(**values: Any) -> Json:
 
 
 def _read_node(n: Json) -> NodeType:
+    properties = _properties(n, "node")
     return NodeType(
-        n["name"],
-        _properties(n),
-        _constraints(n),
-        tuple(n.get("implements", ())),
+        form.type_name(n["name"]),
+        properties,
+        _constraints(n, {p.name for p in properties}),
+        tuple(form.type_name(i) for i in n.get("implements", ())),
         _annotations(n),
-        n.get("id", ""),
+        _id(form.node_id, n),
     )
 
 
 def _read_edge(e: Json) -> EdgeType:
+    properties = _properties(e, "edge")
     return EdgeType(
-        e["name"],
-        e["source"],
-        e["target"],
-        _properties(e),
-        _constraints(e),
-        e.get("card_min", 0),
-        e.get("card_max"),
+        form.type_name(e["name"]),
+        form.type_name(e["source"]),
+        form.type_name(e["target"]),
+        properties,
+        _constraints(e, {*EDGE_COLUMNS, *(p.name for p in properties)}),
+        form.count(e.get("card_min", 0)),
+        form.optional(form.count, e.get("card_max")),
         _annotations(e),
-        e.get("id", ""),
+        _id(form.edge_id, e),
     )
 
 
-def _properties(owner: Json) -> tuple[Property, ...]:
-    return tuple(
-        Property(p["name"], _read_type(p["type"]), p.get("nullable", False), _annotations(p), p.get("id", ""))
-        for p in owner.get("properties", ())
+def _id(check: Callable[[Any], str], owner: Json) -> str:
+    """An accepted schema has ids; one that was only parsed has none."""
+    return check(owner["id"]) if owner.get("id") else ""
+
+
+def _properties(owner: Json, kind: str) -> tuple[Property, ...]:
+    properties = tuple(_property(p) for p in owner.get("properties", ()))
+    for p in properties:
+        if p.name in RESERVED_PROPERTIES or p.name in _COLUMNS[kind]:
+            raise Malformed(f"the property {p.name} has the name of a column of the storage")
+    _require_distinct("property", (p.name for p in properties))
+    _require_distinct("property id", (p.id for p in properties if p.id))
+    return properties
+
+
+def _property(p: Json) -> Property:
+    return Property(
+        form.property_name(p["name"]),
+        _read_type(p["type"]),
+        _flag(p.get("nullable", False)),
+        _annotations(p),
+        _id(form.property_id, p),
     )
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise Malformed(f"{form.shown(value)} is neither true nor false")
 
 
 def _read_type(t: Json) -> PropertyType:
-    return PropertyType(t["kind"], t.get("item"), tuple(t.get("values", ())), t.get("dimension"))
+    kind, item, dimension = t["kind"], t.get("item"), t.get("dimension")
+    values = tuple(form.text(v) for v in t.get("values", ()))
+    is_whole = {
+        "List": item in SCALARS and item != "Blob",
+        "Enum": bool(values),
+        "Vector": type(dimension) is int and 0 < dimension <= VECTOR_DIMENSION_MAX,
+    }
+    if not isinstance(kind, str) or not is_whole.get(kind, kind in SCALARS):
+        raise Malformed(f"{form.shown(t)} is not the type of a property")
+    return PropertyType(kind, item, values, dimension)
 
 
-def _constraints(owner: Json) -> tuple[Constraint, ...]:
-    return tuple(
-        Constraint(c["kind"], tuple(c["properties"]), c.get("low"), c.get("high"), c.get("pattern"))
-        for c in owner.get("constraints", ())
-    )
+def _constraints(owner: Json, names: set[str]) -> tuple[Constraint, ...]:
+    return tuple(_constraint_of(c, names) for c in owner.get("constraints", ()))
+
+
+def _constraint_of(c: Json, names: set[str]) -> Constraint:
+    over = tuple(c["properties"])
+    if c["kind"] not in CONSTRAINTS or not names.issuperset(over):
+        raise Malformed(f"{form.shown(c)} is not a constraint of its type")
+    low, high = c.get("low"), c.get("high")
+    if any(isinstance(b, bool) or not isinstance(b, int | float | None) for b in (low, high)):
+        raise Malformed(f"{form.shown([low, high])} are not the bounds of a range")
+    return Constraint(c["kind"], over, low, high, form.optional(form.text, c.get("pattern")))
 
 
 def _annotations(owner: Json) -> tuple[Annotation, ...]:
     return tuple(
-        Annotation(a["name"], a.get("argument"), tuple((k, v) for k, v in a.get("options", ())))
+        Annotation(
+            form.word(a["name"]),
+            _literal(a.get("argument")),
+            tuple((form.word(k), _literal(v)) for k, v in a.get("options", ())),
+        )
         for a in owner.get("annotations", ())
     )
+
+
+def _literal(value: Any) -> Any:
+    if isinstance(value, str | int | float | None):
+        return value
+    raise Malformed(f"{form.shown(value)} is not a literal")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from omnigraph.language.schema.annotations import MARKS
-from omnigraph.language.schema.constraints import EDGE_COLUMNS
 from omnigraph.language.schema.model import (
+    EDGE_COLUMNS,
     Annotation,
     Constraint,
     EdgeType,

@@ -15,15 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from omnigraph.language.schema.model import SCALARS, Literal_, PropertyType
+from omnigraph.language.schema.model import CONSTRAINTS, SCALARS, VECTOR_DIMENSION_MAX, Literal_, PropertyType
 from omnigraph.language.schema.source import Place, Source, did_you_mean
 
 if TYPE_CHECKING:
     from omnigraph.language.lalr import Token, Tree
 
-CONSTRAINTS = ("key", "unique", "index", "range", "check")
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
-VECTOR_DIMENSION_MAX = 2**31 - 1
 TYPE_WORDS = {
     "boolean": "Bool",
     "date_time": "DateTime",

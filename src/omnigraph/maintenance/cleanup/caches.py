@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import orjson
 
 from omnigraph.errors import SymlinkInGraph
+from omnigraph.language import identifiers as form
 from omnigraph.maintenance.cleanup.orphans import Staged, folders_of
 from omnigraph.maintenance.cleanup.plan import TablePlan
 from omnigraph.maintenance.cleanup.policy import Policy
@@ -58,9 +59,9 @@ def _meta_last(files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
 def _made_from(location: Location, path: str) -> tuple[str, int] | None:
     try:
         line, version = orjson.loads(nofollow.read(location, f"{path}/{CACHE_META}"))["edges"]
+        return form.fork(line), form.version(version)
     except (OSError, SymlinkInGraph, ValueError, KeyError, TypeError):
         return None
-    return (line, version) if isinstance(line, str) and isinstance(version, int) else None
 
 
 def _exists(location: Location, line: str, version: int, folders: dict[str, Folder]) -> bool:

@@ -174,14 +174,11 @@ def _merges(manifest: Manifest, heads: Mapping[str, Head]) -> Iterator[Record]:
     """Every record of a merge, from the heads and from the rows."""
     for head in heads.values():
         yield from (r for r in head.recent if r.merged_parent)
-    import orjson
-
     merged = quote('"m":')
     where = f"kind = 'commit' AND contains(body, {merged})"
     with lancefs.reading("looking for merges in the manifest"):
         bodies = manifest.table().to_table(columns=["body"], filter=where)["body"].to_pylist()
-    for body in map(orjson.loads, bodies):
-        record = Record.from_json(body)
+    for record in map(Record.loads, bodies):
         if record.merged_parent:
             yield record
 

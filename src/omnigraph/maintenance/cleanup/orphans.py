@@ -108,7 +108,7 @@ def drops_of(manifest: Manifest, table: str, floors: Floors) -> list[Drop]:
     where = f"kind = 'commit' AND contains(body, {ended})"
     with lancefs.reading("looking for the end of a type in the manifest"):
         bodies = manifest.table().to_table(columns=["body"], filter=where)["body"].to_pylist()
-    rows = (Record.from_json(orjson.loads(body)) for body in bodies)
+    rows = map(Record.loads, bodies)
     found += [r for r in rows if table in r.delta and r.delta[table] is None]
     newest: dict[str, Record] = {}
     for record in sorted(found, key=lambda r: r.epoch):

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.scope import Line, line_json, line_of, place_of
@@ -125,7 +126,8 @@ def _folder(table: Any, location: Location, line: Line, fragment: Any, column: s
     if base is not None:
         path = next(b.path for b in table.base_paths().values() if b.id == base)
         root = line.pin.root + path.rstrip("/").rpartition(line.pin.root)[2]
-    return posixpath.join(root, "data", file["path"].removesuffix(".lance"))
+    with form.reading(f"a version of {line.pin.path}"):
+        return posixpath.join(root, "data", form.file_name(file["path"]).removesuffix(".lance"))
 
 
 def _read(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from omnigraph.errors import StorageError
+from omnigraph.errors import HostileOrDamagedManifest, StorageError
 from omnigraph.maintenance.verify.findings import Finding, found
 from omnigraph.maintenance.verify.reading import read, reason
 from omnigraph.maintenance.verify.scope import StillManifest
@@ -106,7 +106,7 @@ def _read(manifest: StillManifest) -> Rows:
     for object_id, kind, body in zip(*(table.column(c).to_pylist() for c in table.column_names), strict=True):
         known = bodies.setdefault(object_id, body)
         if known is not body:
-            if orjson.loads(known) != orjson.loads(body):
+            if not _is_same_json(known, body):
                 doubled.append(object_id)
             continue
         if kind == "schema":
@@ -134,10 +134,17 @@ def _read(manifest: StillManifest) -> Rows:
     )
 
 
+def _is_same_json(one: str, other: str) -> bool:
+    try:
+        return bool(one == other or orjson.loads(one) == orjson.loads(other))
+    except (TypeError, ValueError):
+        return False  # at least one of them is no JSON
+
+
 def _record(object_id: str, body: str) -> Record | None:
     try:
-        record = Record.from_json(orjson.loads(body))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        record = Record.loads(body)
+    except HostileOrDamagedManifest:
         return None
     return record if record.object_id == object_id else None
 
