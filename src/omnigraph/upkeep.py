@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.maintain import MaintainResult
     from omnigraph.maintenance.optimize import OptimizePlan, OptimizeResult
     from omnigraph.maintenance.policy import MaintainPolicy
+    from omnigraph.maintenance.relocate import RelocateResult
     from omnigraph.maintenance.repair import RepairResult
     from omnigraph.maintenance.stats import GraphStats
     from omnigraph.maintenance.verify import VerifyResult
@@ -161,6 +162,16 @@ class Upkeep:
             branch=branch, quick=quick, full=full, orphans_older_than_s=old_s, engine=engine, seed=seed
         )
         return verify(self._door, self.engines, options)
+
+    def relocate(self, *, from_: str | None = None, confirm: bool = False) -> RelocateResult:
+        """Rewrite the absolute addresses that forks of a copied or moved graph hold; a preview unless `confirm`.
+
+        The place that it was copied from is not touched, and the two are independent afterwards. With `from_`, only
+        what refers to that address is rewritten. Safe to repeat, and beside readers and writers.
+        """
+        from omnigraph.maintenance.relocate import relocate
+
+        return relocate(self._door, self.engines, from_=from_, confirm=confirm)
 
     def plan_cleanup(
         self,

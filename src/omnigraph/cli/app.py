@@ -29,6 +29,7 @@ from omnigraph.cli import (
     optimize,
     pipeline,
     query,
+    relocate,
     repair,
     shell,
     stats,
@@ -305,6 +306,17 @@ VERBS = (
             "omnigraph repair ./people --confirm",
             "omnigraph repair s3://bucket/people --branch review/anna --tables Person --discard --confirm",
             "omnigraph repair --cluster ./cluster --graph people --force --confirm --json",
+        ),
+    ),
+    Verb(
+        "relocate",
+        "URI [OPTIONS]",
+        "Make a copied or moved graph independent.",
+        relocate.relocate,
+        (
+            "omnigraph relocate ./people",
+            "omnigraph relocate ./people --confirm",
+            "omnigraph relocate s3://backup/people --from s3://live/people --confirm --json",
         ),
     ),
     Verb(

@@ -15,7 +15,7 @@ from omnigraph.errors import DirectOnly, UsageError
 
 Plane = Literal["data", "direct", "local"]
 
-MAINTENANCE = {"optimize", "repair", "cleanup", "verify", "maintain", "stats"}
+MAINTENANCE = {"optimize", "repair", "relocate", "cleanup", "verify", "maintain", "stats"}
 DIRECT = {"init", "lint", "schema plan"} | MAINTENANCE
 LOCAL = {"version"}
 

@@ -90,7 +90,12 @@ _WORDS = {
 
 def verify_text(result: VerifyResult) -> Lines:
     seen = [count(result.checked[k], *words) for k, words in _WORDS.items() if k in result.checked]
-    lines: Lines = [f"looked at {', '.join(seen)} in {result.seconds:.1f} s on {result.engine}"]
+    return [f"looked at {', '.join(seen)} in {result.seconds:.1f} s on {result.engine}", *findings_text(result)]
+
+
+def findings_text(result: VerifyResult) -> Lines:
+    """What is wrong, and the verdict."""
+    lines: Lines = []
     for finding in result.findings:
         lines += _finding_text(finding)
     errors, warnings = result.count("error"), result.count("warning")

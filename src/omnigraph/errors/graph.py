@@ -116,8 +116,9 @@ class GraphMoved(FormatError):
         "at the old address. Nothing was touched."
     )
     remedy_text = (
-        "Run `omnigraph relocate {uri}` to rewrite the addresses; the graph is then independent of {recorded_root}. If "
-        "that is this very folder under another path (a mount, a container), use the graph by that path everywhere."
+        "Run `omnigraph relocate {uri} --confirm` to rewrite the addresses; the graph is then independent of "
+        "{recorded_root}. If that is this very folder under another path (a mount, a container), use the graph by that "
+        "path everywhere."
     )
 
 

@@ -8,15 +8,20 @@ else:
 
 Strict: a field that is not listed here may name a kind of file that this does not know. Then, and for anything else
 that is not as expected, NotUnderstood is raised, and the caller asks Lance instead. Tests hold both against each other.
+
+`with_bases` writes such a file with other base paths. Only the manifest's own message changes, which is the last before
+the footer: sections stay where they are, and so do the offsets that name them. The transaction section of a fork's
+first version notes the address of the table that it was cloned from; that is history, which nobody opens, and stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
 _MARK = b"LANC"
+_FOOTER_BYTES = 16
 # Numbers of fields, as Lance's table.proto has them.
 _FRAGMENT_KEY = 0x12
 """Field 2 with a length: how every fragment begins."""
@@ -28,6 +33,7 @@ _FRAGMENT_FIELDS = frozenset({1, 2, 3, 4, 5, 7, 9})
 _DATA_FIELDS = frozenset({1, 2, 3, 4, 5, 6, 7})
 _DELETION_FIELDS = frozenset({1, 2, 3, 4, 7})
 _INDEX_FIELDS = frozenset(range(1, 11))
+_BASE_PATH_KEY, _BASE_PATH_PATH_KEY = 18 << 3 | 2, 4 << 3 | 2
 _DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
 
 
@@ -184,6 +190,58 @@ def _base(raw: bytes) -> tuple[int, str]:
     if not is_root:
         raise NotUnderstood("a base path that is no table")
     return base, path
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def with_bases(raw: bytes, renamed: Callable[[str], str]) -> bytes:
+    """The file of the same version with every base path replaced by `renamed(path)`; the same bytes if none changes."""
+    before = parse_version(raw)  # as strict in writing as in reading
+    start, stop = _bounds(raw, int.from_bytes(raw[-_FOOTER_BYTES:-8], "little"))
+    if stop != len(raw) - _FOOTER_BYTES:
+        raise NotUnderstood("the manifest is not the last section")
+    body = b"".join(
+        _field(key, _renamed_base(value, renamed)) if key == _BASE_PATH_KEY else whole
+        for key, value, whole in _raw_fields(raw[start:stop])
+    )
+    written = raw[: start - 4] + len(body).to_bytes(4, "little") + body + raw[stop:]
+    after = parse_version(written)
+    assert after.bases == {base: renamed(path) for base, path in before.bases.items()}
+    assert (after.fragments, after.indices) == (before.fragments, before.indices)
+    return written
+
+
+def _renamed_base(raw: bytes, renamed: Callable[[str], str]) -> bytes:
+    return b"".join(
+        _field(key, renamed(value.decode()).encode()) if key == _BASE_PATH_PATH_KEY else whole
+        for key, value, whole in _raw_fields(raw)
+    )
+
+
+def _raw_fields(raw: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """(key, content, all bytes) of every field of a message; the content is empty of a field without a length."""
+    at = 0
+    while at < len(raw):
+        key, behind_key = _varint(raw, at)
+        end = _behind(raw, key, behind_key)
+        if end > len(raw):
+            raise NotUnderstood("it is cut short")
+        content = raw[_varint(raw, behind_key)[1] : end] if key & 7 == 2 else b""
+        yield key, content, raw[at:end]
+        at = end
+
+
+def _field(key: int, content: bytes) -> bytes:
+    return _as_varint(key) + _as_varint(len(content)) + content
+
+
+def _as_varint(value: int) -> bytes:
+    found = bytearray()
+    while value >= 128:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes((*found, value))
 
 
 # ---- protobuf --------------------------------------------------------------------------------------------------------

@@ -43,13 +43,13 @@ def contents(graph: og.Graph) -> dict[str, Any]:
         snapshot = fresh.snapshot(info.name)
         for name in ("Person", "Place", "Visited"):
             rows = snapshot.read(name).to_pylist()
-            found[f"{info.name}:{name}"] = sorted(sorted(row.items()) for row in map(_plain, rows))
+            found[f"{info.name}:{name}"] = comparable(rows)
         found[f"{info.name}:commits"] = [commit.id for commit in fresh.commits(info.name)]
     return found
 
 
-def _plain(row: dict[str, Any]) -> dict[str, str]:
-    return {key: repr(value) for key, value in row.items()}
+def comparable(rows: list[dict[str, Any]]) -> list[list[tuple[str, str]]]:
+    return sorted(sorted((key, repr(value)) for key, value in row.items()) for row in rows)
 
 
 def digests(root: Path) -> dict[str, str]:

@@ -100,7 +100,7 @@ CODES: Mapping[str, Code] = {
     "graph_moved": Code(
         "error",
         "a fork refers to its data at another address: the graph's folder was moved or copied",
-        "Move the folder back to where it was; then `omnigraph export` it from there and load it where you want it.",
+        "Run `omnigraph relocate {uri}` to see what refers to the old address, and with --confirm to rewrite it.",
     ),
     "schema_mismatch": Code(
         "error",

@@ -1,0 +1,203 @@
+"""Relocate: make a copied or moved graph independent of where it was.
+
+Lance writes absolute addresses into versions of forks (`storage/bases.py`). A folder that was copied or moved is
+refused by whatever opens a fork, until these are rewritten:
+
+1. plan     list every table folder, read every version in it, note those with base paths of this table below another
+            address. A preview ends here
+2. refuse   `from_` that no version names; the old address is this very folder under another path
+3. rewrite  each of these files, one after the other, as a whole (`storage/rebase.py`)
+4. verify   the whole graph, without reading data
+
+Keeps: rows, versions, their numbers and times, commits; the old address is only looked at, never written. A copy stays
+a copy: afterwards both graphs work and share nothing. Main, and every fork that is done, can be read and written
+meanwhile.
+
+A crash leaves some files rewritten: each is whole and right, what is not done is still refused with GraphMoved, and the
+next run does the rest. Running it on a graph that was not moved changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from omnigraph.commit.door import Door
+from omnigraph.errors import StorageError, UsageError
+from omnigraph.maintenance.cleanup.orphans import table_folders
+from omnigraph.maintenance.together import together
+from omnigraph.maintenance.verify import VerifyOptions, VerifyResult, verify
+from omnigraph.pipeline.engine import Engines
+from omnigraph.storage.bases import recorded_root
+from omnigraph.storage.create import graph_exists
+from omnigraph.storage.layout import MANIFEST, Location, locate
+from omnigraph.storage.listing import listed
+from omnigraph.storage.rebase import read_version, rebased, replace_version
+from omnigraph.storage.references import folder_of
+
+
+@dataclass(frozen=True)
+class MovedVersion:
+    """The file of a version that names other addresses than the graph's: `path` and `table` relative to the graph."""
+
+    path: str
+    table: str
+    fork: str | None
+    roots: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RecordedRoot:
+    """An address that versions name. `is_graph`: there is a graph at it, as far as can be seen from here."""
+
+    root: str
+    versions: int
+    is_graph: bool
+
+
+@dataclass(frozen=True)
+class RelocateResult:
+    uri: str
+    confirmed: bool
+    roots: tuple[RecordedRoot, ...]
+    versions: tuple[MovedVersion, ...]
+    rewritten: int
+    verified: VerifyResult | None
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return self.verified is None or self.verified.ok
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "uri": self.uri,
+            "confirmed": self.confirmed,
+            "ok": self.ok,
+            "recorded_roots": [{"root": r.root, "versions": r.versions, "is_graph": r.is_graph} for r in self.roots],
+            "tables": _by_table(self.versions),
+            "versions": len(self.versions),
+            "rewritten": self.rewritten,
+            "verify": None if self.verified is None else self.verified.to_json(),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def relocate(door: Door, engines: Engines, *, from_: str | None = None, confirm: bool = False) -> RelocateResult:
+    """Rewrite base paths of another address, or only those of `from_`. A preview without `confirm`."""
+    started = time.monotonic()
+    location = door.manifest.location
+    door.manifest.require_writable() if confirm else door.manifest.format()
+    only = None if from_ is None else locate(from_, options=location.options).uri
+    versions = tuple(_moved(location, only))
+    roots = _roots(versions)
+    if only is not None:
+        _require_recorded(location, only, versions)
+    else:
+        _require_another_place(location, roots)
+    rewritten = 0
+    verified: VerifyResult | None = None
+    if confirm:
+        rewritten = sum(together(location, lambda version: _rewrite(location, version, only), versions))
+        verified = verify(door, engines, VerifyOptions(quick=True))
+    return RelocateResult(
+        uri=location.uri,
+        confirmed=confirm,
+        roots=tuple(RecordedRoot(root, count, _is_graph(location, root)) for root, count in roots.items()),
+        versions=versions,
+        rewritten=rewritten,
+        verified=verified,
+        seconds=time.monotonic() - started,
+    )
+
+
+# ---- plan ------------------------------------------------------------------------------------------------------------
+
+
+def _moved(location: Location, only: str | None) -> Iterator[MovedVersion]:
+    for table in table_folders(location):
+        folder = folder_of(table, ((f.path, f.size, f.modified_s) for f in listed(location, table)))
+        files = [f for f in folder.files if f.version is not None or f.kind == "detached"]
+        forks = {f"{table}/{f.path}": folder.lines[f.line].fork for f in files}
+        looked_at = together(location, partial(_named_roots, location, table), sorted(forks))
+        for path, roots in zip(sorted(forks), looked_at, strict=True):
+            others = roots - {location.uri} if only is None else roots & {only}
+            if others:
+                yield MovedVersion(path, table, forks[path], tuple(sorted(others)))
+
+
+def _named_roots(location: Location, table: str, path: str) -> set[str]:
+    """The graph addresses that a version of the table names."""
+    version = read_version(location, path)
+    if version is None or not version.is_whole:
+        return set()
+    roots = (recorded_root(base, table) for base in version.parsed().bases.values())
+    return {root for root in roots if root is not None}
+
+
+def _roots(versions: Sequence[MovedVersion]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for version in versions:
+        for root in version.roots:
+            counts[root] = counts.get(root, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def _require_recorded(location: Location, only: str, versions: Sequence[MovedVersion]) -> None:
+    if only == location.uri:
+        raise UsageError(detail=f"{only} is where the graph is: --from names the address that it was moved from.")
+    if not versions:
+        raise UsageError(detail=f"no version of a table of {location.uri} refers to {only}.")
+
+
+def _require_another_place(location: Location, roots: dict[str, int]) -> None:
+    for root in roots:
+        if location.is_local and _is_same_folder(root, location.uri):
+            detail = (
+                f"{root} and {location.uri} are one folder under two paths. Whoever uses the graph by the first path "
+                f"could not read its branches any more. Use it by that path, or add --from {root} if nobody does."
+            )
+            raise UsageError(detail=detail)
+
+
+def _is_same_folder(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False  # it is not there, or not for us to see
+
+
+def _is_graph(location: Location, root: str) -> bool:
+    """Whether there is a graph at an address of the same store. One of another store can't be asked from here."""
+    if location.is_local != ("://" not in root):
+        return False
+    if location.is_local:
+        return os.path.isdir(os.path.join(root, MANIFEST, "_versions"))
+    try:
+        return graph_exists(Location(root, is_local=False, options=location.options))
+    except StorageError:
+        return False  # a bucket that is not for us to see
+
+
+def _by_table(versions: Sequence[MovedVersion]) -> list[dict[str, Any]]:
+    counts: dict[tuple[str, str | None], int] = {}
+    for version in versions:
+        place = (version.table, version.fork)
+        counts[place] = counts.get(place, 0) + 1
+    return [{"table": table, "fork": fork, "versions": number} for (table, fork), number in counts.items()]
+
+
+# ---- rewrite ---------------------------------------------------------------------------------------------------------
+
+
+def _rewrite(location: Location, moved: MovedVersion, only: str | None) -> bool:
+    """False if the version was removed, or rewritten by another run, since it was looked at."""
+    version = read_version(location, moved.path)
+    if version is None or not version.is_whole:
+        return False
+    raw = rebased(version, moved.table, root=location.uri, only=only)
+    return raw != version.raw and replace_version(location, version, raw)
