@@ -525,10 +525,10 @@ class _Item:
 
 
 def _rounded(value: Any, term: Any, other: Any) -> Any:
-    """A constant beside an F32 column is rounded to 32 bits."""
+    """A float constant beside an F32 column is rounded to 32 bits."""
     given = term.is_given if isinstance(term, _Item) else isinstance(term, Constant | Parameter)
     kind = other.kind if isinstance(other, _Item) else other.type.kind
-    if given and kind == "F32" and isinstance(value, int | float) and abs(value) < 3.4e38:
+    if given and kind == "F32" and isinstance(value, float) and abs(value) < 3.4e38:
         return _f32(value)
     return value
 

@@ -31,9 +31,11 @@ edge WorksWith: Person -> Person { weight: F64? }
 edge WorksAt: Person -> Company { role: String? }
 edge Owns: Company -> Company
 """
-PARAMETERS = "$s: String, $i: I64, $f: F64?, $l: [String], $v: Vector(2), $d: Date, $t: DateTime, $b: Bool?"
+PARAMETERS = "$s: String, $i: I64, $f: F64?, $l: [String], $v: Vector(2), $d: Date, $t: DateTime, $b: Bool?, $h: I64"
 NASTY = ["a", "b", "B", "", "O'Brien", 'x"y', "50%_off", "back\\slash", "ünï", "日本", "a\nb", "--", "`t`", "'; DROP"]
 WORDS = ["kilo", "lima", "tango", "zulu", "oscar", "kilt"]
+EDGES = [2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
+LARGE = [*map(str, EDGES[:2]), "(-9007199254740993)", "18446744073709551615", "9007199254740992.0", "1e300", "$h"]
 START = datetime(2024, 2, 28, 12, tzinfo=UTC)
 
 
@@ -100,7 +102,13 @@ def parameters(rng: random.Random) -> dict[str, Any]:
         "d": (date(2024, 2, 27) + timedelta(days=rng.randint(0, 3))).isoformat(),
         "t": (START + timedelta(hours=6 * rng.randint(0, 8))).isoformat(),
         "b": some(rng, True),
+        "h": aside(rng).choice(EDGES),
     }
+
+
+def aside(rng: random.Random) -> random.Random:
+    """Draws that leave those of `rng` as they are, so that a seed gives what it gave before there were these."""
+    return random.Random(repr(rng.getstate()[1][:4]) + str(rng.getstate()[1][-1]))
 
 
 NUMBERS = {"Person": ["age", "visits", "big", "height", "weight"], "Company": ["size"], "Knows": ["weight"]}
@@ -111,8 +119,9 @@ FOR_ALL = {"Person": ["name", "id", "bio", "slug"], "Company": ["name", "id", "b
 class Maker:
     """`types` of variables: a node type, Named for either, an edge type."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, large: bool = False) -> None:
         self.rng = rng
+        self.large = large
         self.types: dict[str, str] = {}
         self.paths: list[str] = []
         self.made = 0
@@ -143,7 +152,9 @@ class Maker:
         if choice == 3:
             return f"length({self.pick(*self.paths)})" if self.paths else f"length({self.text(depth + 1)})"
         if choice < 6:
-            return str(self.rng.choice([0, 1, 2, "(-1)", 2.5, 0.1, "$i", "$f"]))
+            small = str(self.rng.choice([0, 1, 2, "(-1)", 2.5, 0.1, "$i", "$f"]))
+            draws = aside(self.rng)
+            return draws.choice(LARGE) if self.large and draws.random() < 0.25 else small
         if choice == 6:
             return f"coalesce({self.number(depth + 1)}, {self.number(depth + 1)})"
         if choice == 7:
@@ -190,8 +201,8 @@ class Maker:
             return self.pick(
                 f'{person}.tags contains "a"',
                 f"{self.pick('1', '$i', '2.0')} in {person}.scores",
-                f"{person}.age in [1, 2.0, 2.5, $i]",
-                f"{person}.height in [0.1, 0, $f]",
+                f"{person}.age in [1, 2.0, 2.5, $i{', $h, 9007199254740993' if self.large else ''}]",
+                f"{person}.height in [0.1, 0, $f{', $h, 9007199254740993' if self.large else ''}]",
                 f"{person}.active",
                 f'{person}.status {self.pick("=", "!=")} "busy"',
                 f'{person}.name matches "^[a-z]$|%"',
@@ -253,7 +264,7 @@ class Maker:
 
     def block(self, depth: int) -> str:
         word = self.pick("not", "optional")
-        inner = Maker(self.rng)
+        inner = Maker(self.rng, large=self.large)
         inner.types, inner.made, inner.paths = dict(self.types), self.made + 10 * (depth + 1), list(self.paths)
         clauses = []
         named = [n for n, t in self.types.items() if t == "Named"]
@@ -343,5 +354,6 @@ class Maker:
         return f"query q({PARAMETERS}) {{ {body} }}"
 
 
-def random_read(rng: random.Random, *, declare: bool = True) -> str:
-    return Maker(rng).query(declare=declare)
+def random_read(rng: random.Random, *, declare: bool = True, large: bool = True) -> str:
+    """`declare`, `large`: queries that older seeds were not found with."""
+    return Maker(rng, large=large).query(declare=declare)

@@ -100,17 +100,18 @@ def test_what_was_wrong_before_stays_right(tmp_path: Path, monkeypatch: pytest.M
     _, coverage, sizes, _ = seed.split("-")
     if sizes == "large":
         act_large(monkeypatch.setattr)
-    assert compare(tmp_path / "g", seed, coverage, 20, declare=False)[0] > 5
+    assert compare(tmp_path / "g", seed, coverage, 20, is_old=True)[0] > 5
 
 
-def compare(path: Path, seed: str, coverage: str, queries: int, *, declare: bool = True) -> tuple[int, int]:
+def compare(path: Path, seed: str, coverage: str, queries: int, *, is_old: bool = False) -> tuple[int, int]:
     """How many random queries on one random graph ran, and how many were refused. Each gives what the oracle gives."""
     ran = refused = 0
     rng = random.Random(seed)
     graph = build(path, rng, coverage)
     oracle, snapshot = Oracle(graph), graph.snapshot()
     for _ in range(queries):
-        text, given = random_reads.random_read(rng, declare=declare), random_reads.parameters(rng)
+        text = random_reads.random_read(rng, declare=not is_old, large=not is_old)
+        given = random_reads.parameters(rng)
         try:
             checked = check_query(parse_queries(text).queries[0], snapshot.schema)
         except QueryCheckError:

@@ -212,6 +212,7 @@ def test_the_order_is_total_and_cut_exactly(graph: og.Graph, spark: Any) -> None
 def test_values_mean_what_they_mean_in_this_process(graph: og.Graph, spark: Any) -> None:
     columns = """lower($p.name) as low, upper($p.name) as up, length($p.name) as n, $p.name matches "^.{2}$" as two,
       $p.name contains "%" as percent, $p.single = 0.1 as tenth, $p.whole > 9007199254740992.0 as more,
+      $p.double < 9007199254740993 as near, $p.whole in [0.5, 9007199254740993] as beyond, $p.whole > $p.double as most,
       $p.big - 1 > 5 as big, 1 / $p.small as part, $p.small in [0, 3, $p.whole] as among, "x" in $p.tags as tagged,
       $p.born + days(1) as next, $p.joined - hours(1) as before, ($p.joined - $p.born) / days(1) as age,
       coalesce($p.small, $p.double) as some, $p.name + $p.slug as text, $p.small != 3 as other,

@@ -166,7 +166,7 @@ def function(e: Function, arguments: list[Values]) -> Values:
         return _whole_ms(pc.multiply(_float(number), pa.scalar(float(UNITS_MS[name]))))
     if name == "coalesce":
         wanted = type_of(e.type)
-        return pc.coalesce(*(_widened(a, wanted) for a in arguments))
+        return pc.coalesce(*(widened(a, wanted) for a in arguments))
     if name in ("lower", "upper"):
         return _case(name, arguments[0])
     if name == "length":
@@ -181,7 +181,8 @@ def function(e: Function, arguments: list[Values]) -> Values:
     return _checked_time(_ms(arguments[0], "Date")).cast(type_of(e.type))
 
 
-def _widened(values: Values, wanted: pa.DataType) -> Values:
+def widened(values: Values, wanted: pa.DataType) -> Values:
+    """In a type that `types.common` gives: integers beyond 2**53 are rounded to floats."""
     if values.type == wanted:
         return values
     try:

@@ -1,7 +1,7 @@
 """Comparisons: numbers by their mathematical value whatever their widths, text by code points, time, entities.
 
-Arrow compares within one type. Numbers of two types are brought into one that holds both exactly; where there is none
-(large integers beside decimals), these rows are compared one by one.
+Arrow compares within one type. Numbers of two types are brought into one that holds both exactly; rows for which there
+is none (large integers beside floats, U64 beyond I64) are compared one by one, as Python compares them.
 """
 
 from __future__ import annotations
@@ -64,30 +64,33 @@ def numbers(op: str, left: Values, right: Values) -> Values:
         return ARROW[op](left, right)
     if pa.types.is_floating(left.type) and pa.types.is_floating(right.type):
         return ARROW[op](left.cast(pa.float64()), right.cast(pa.float64()))
-    wanted = pa.int64() if _is_integer(left) and _is_integer(right) else pa.float64()
-    if _fits(left, wanted) and _fits(right, wanted):
-        return ARROW[op](left.cast(wanted), right.cast(wanted))
-    rows = max(len(v) for v in (left, right) if isinstance(v, pa.Array)) if _any_array(left, right) else 1
-    pairs = zip(spread(left, rows).to_pylist(), spread(right, rows).to_pylist(), strict=True)
-    found = pa.array([None if a is None or b is None else PYTHON[op](a, b) for a, b in pairs], pa.bool_())
-    return found if _any_array(left, right) else found[0]
-
-
-def _any_array(*values: Values) -> bool:
-    return any(isinstance(v, pa.Array) for v in values)
+    common = pa.int64() if _is_integer(left) and _is_integer(right) else pa.float64()
+    compared = ARROW[op](left.cast(common, safe=False), right.cast(common, safe=False))
+    lengths = [len(v) for v in (left, right) if isinstance(v, pa.Array)]
+    rows = lengths[0] if lengths else 1
+    inexact = np.flatnonzero(_is_inexact(left, common, rows) | _is_inexact(right, common, rows))
+    if not len(inexact):
+        return compared
+    exactly = np.asarray(spread(compared, rows).to_numpy(zero_copy_only=False), dtype=object)
+    at = pa.array(inexact)
+    for i, a, b in zip(inexact, spread(left, rows).take(at), spread(right, rows).take(at), strict=True):
+        exactly[i] = PYTHON[op](a.as_py(), b.as_py()) if a.is_valid and b.is_valid else None
+    corrected = pa.array(exactly, pa.bool_())
+    return corrected if lengths else corrected[0]
 
 
 def _is_integer(values: Values) -> bool:
     return bool(pa.types.is_integer(values.type))
 
 
-def _fits(values: Values, wanted: pa.DataType) -> bool:
-    """Whether every number is exact in the wanted type."""
-    if pa.types.is_floating(values.type):
-        return bool(pa.types.is_floating(wanted))
-    low, high = (-WHOLE_FLOATS, WHOLE_FLOATS) if pa.types.is_floating(wanted) else (-(1 << 63), (1 << 63) - 1)
-    found = np.asarray(spread(values, 1).drop_null())
-    return len(found) == 0 or (int(found.max()) <= high and int(found.min()) >= low)
+def _is_inexact(values: Values, common: pa.DataType, rows: int) -> np.ndarray:
+    """The rows whose number the common type may not hold exactly."""
+    if not _is_integer(values) or values.type.bit_width < 64 or values.type == common:
+        return np.zeros(rows, dtype=bool)
+    low, high = (-WHOLE_FLOATS, WHOLE_FLOATS) if pa.types.is_floating(common) else (-(1 << 63), (1 << 63) - 1)
+    column = np.asarray(spread(values, rows).fill_null(0))
+    beyond = column > high
+    return beyond if column.dtype.kind == "u" else beyond | (column < low)
 
 
 def among(needle: Values, kind: str, items: Sequence[Any], item_type: pa.DataType) -> Values:

@@ -42,7 +42,7 @@ from omnigraph.language.query.terms import (
     walk,
 )
 from omnigraph.language.query.types import Type
-from omnigraph.query.arithmetic import arithmetic, function
+from omnigraph.query.arithmetic import arithmetic, function, widened
 from omnigraph.query.compare import among, compare, in_lists
 from omnigraph.query.frame import NO_PATHS, NULL, Frame, bounds_of
 from omnigraph.query.source import Source
@@ -237,7 +237,8 @@ class Rows:
 
     def _list(self, e: ListOf) -> pa.Array:
         """Only behind `in` do lists come by; an expression that returns one is rare and small."""
-        columns = [self.column(i).to_pylist() for i in e.items]
+        item = type_of(e.type).value_type
+        columns = [widened(self.column(i), item).to_pylist() for i in e.items]
         rows = [list(r) for r in zip(*columns, strict=True)] if columns else [[] for _ in range(self.rows)]
         return pa.array(rows, type_of(e.type))
 

@@ -82,7 +82,7 @@ def test_only_typed_errors_leave_the_language(make: Callable[[random.Random], st
     print(f"{make.__name__}: first seed {first}")
     outcomes: Counter[str] = Counter()
     until = time.monotonic() + SECONDS_PER_TEST
-    while time.monotonic() < until or sum(outcomes.values()) < 50:
+    while time.monotonic() < until or sum(outcomes.values()) < 200:
         seed = first + sum(outcomes.values())
         text = make(random.Random(seed))
         try:

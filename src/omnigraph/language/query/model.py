@@ -35,8 +35,9 @@ otherwise null if the needle is null or the list is, else false (lists hold no n
 ids and types are.
 
 ## Numbers, text, time
-Numbers of different widths compare by their mathematical value: an integer column is never equal to 1.5. A constant or
-parameter beside an F32 column is rounded to 32 bits first. `values.exact` turns a comparison with a number into one of
+Numbers of different widths compare by their mathematical value, exactly: an integer column is never equal to 1.5, and a
+float never to 2**53 + 1. A float constant or parameter beside an F32 column is rounded to 32 bits first, an integer is
+not. `values.exact` turns a comparison with a number into one of
 the column's own type. Integer arithmetic is exact and
 in I64, outside of which it is an error of the query; `/` always gives F64, by zero null; a float result that is not
 finite is null. Text compares by code points, enums as text; `contains`, `starts_with`, `ends_with` are exact and

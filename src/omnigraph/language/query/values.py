@@ -1,7 +1,8 @@
 """Comparisons of a column with a number, put into the column's own type.
 
 A store compares an integer column with integers of its width only. `exact` turns `i > 1.5` into `i > 1`, and says of
-`i = 1.5` that it never holds: whatever it returns is true for the same numbers, and null stays null.
+`i = 1.5` that it never holds: whatever it returns is true for the same numbers, and null stays null. A float column is
+compared with floats only: `exact` turns `d > 9007199254740993` into `d >= 9007199254740994.0`, the next float above.
 """
 
 from __future__ import annotations
@@ -22,15 +23,30 @@ def exact(kind: str, operator: str, value: int | float) -> Exact | bool:
     """`column operator value` for a column of that kind: the same comparison with a value of it.
 
     True where it holds for every number of that kind, False where for none; a null column gives null all the same, so
-    neither may be taken for a constant under `not`. A value beside an F32 column is rounded as stored ones were.
+    neither may be taken for a constant under `not`. A float beside an F32 column is rounded as stored ones were.
     """
     if kind in INTEGER_LIMITS:
         return _integer(*INTEGER_LIMITS[kind], operator, value)
+    if kind == "F32" and abs(value) > F32_MAX:
+        return _outside(operator, above=value > 0)
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return _outside(operator, above=value > 0)
     if kind == "F32":
-        if abs(value) > F32_MAX:
-            return _outside(operator, above=value > 0)
-        return Exact(operator, struct.unpack("f", struct.pack("f", value))[0])
-    return Exact(operator, value)
+        nearest = struct.unpack("f", struct.pack("f", nearest))[0]
+    if isinstance(value, float) or nearest == value:
+        return Exact(operator, nearest)
+    return _between_floats(operator, value, nearest)
+
+
+def _between_floats(operator: str, value: int, neighbour: float) -> Exact | bool:
+    """An integer that no float equals: none lies between it and its neighbour. Python compares the two exactly."""
+    if operator in ("=", "!="):
+        return operator == "!="
+    if operator in ("<", "<="):
+        return Exact("<" if neighbour > value else "<=", neighbour)
+    return Exact(">=" if neighbour > value else ">", neighbour)
 
 
 def _integer(low: int, high: int, operator: str, value: int | float) -> Exact | bool:
