@@ -10,10 +10,7 @@ import omnigraph as og
 from omnigraph.commit import stage
 
 
-def test_work_whose_files_were_removed_meanwhile_is_prepared_again(
-    graph: og.Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stage, "CHECK_FILES_AFTER_S", -1)
+def test_work_whose_files_were_removed_meanwhile_is_prepared_again(graph: og.Graph) -> None:
     before = set(Path(graph.uri).rglob("*.lance"))
     removed: list[Path] = []
 
@@ -28,13 +25,17 @@ def test_work_whose_files_were_removed_meanwhile_is_prepared_again(
     assert graph.snapshot().read("Person")["name"].to_pylist() == ["Ada"]
 
 
-def test_work_older_than_the_cleanup_age_is_prepared_again(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["PREPARED_MOST_S", "UNLEASED_MAX_S"])
+def test_work_older_than_the_cleanup_age_is_prepared_again(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
     prepared: list[str] = []
+    most_s = getattr(stage, limit)
 
     def age(phase: str) -> None:
         prepared.append(phase)
-        if phase == "ticket":
-            monkeypatch.setattr(stage, "PREPARED_MOST_S", -1)
+        if phase in ("ticket", "prepare"):
+            monkeypatch.setattr(stage, limit, -1 if phase == "ticket" else most_s)
 
     og.open(graph.uri, observer=age).insert({"Person": [{"name": "Ada"}]})
     assert prepared.count("prepare") == 2

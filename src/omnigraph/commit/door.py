@@ -2,7 +2,8 @@
 
 1. prepare   on one snapshot, without a ticket: the operation validates, writes files, builds transactions
 2. ticket    create-only, for epoch head + 1; whoever finds it taken waits, or settles what a dead owner left
-3. check     under the ticket: is what was read or is to be written still what it was? if not, prepare again, here
+3. check     under the ticket: is what was read or is to be written still what it was, are all files that were written
+             for it there to stay (`Prepared.lost`)? if not, prepare again, here; and again on every attempt
 4. plan      an immutable object: the commit to be, and per table the base and the number of steps
 5. effect    stamped Lance commits, each exactly one version above the last
 6. publish   one compare-and-swap of the branch's head
@@ -21,7 +22,7 @@ import random
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 
 from omnigraph.commit import effect, owner
@@ -71,7 +72,9 @@ class Door:
     def view_on(self, branch: str, bases: Mapping[str, Pin]) -> View:
         """The branch's newest state, with other versions of some tables as the ones to build on."""
         head = self.manifest.head(branch)
-        return View(head=head, pins={**self.manifest.pins(head), **bases}, manifest=self.manifest, tables=self.tables)
+        refs = self.manifest.known_refs()
+        pins = {**self.manifest.pins(head), **bases}
+        return View(head=head, pins=pins, manifest=self.manifest, tables=self.tables, refs=refs)
 
     def view_at(self, branch: str, commit: str) -> View:
         """The state of any commit, as the branch `branch` would have seen it."""
@@ -84,13 +87,14 @@ class Door:
             pins=self.manifest.pins_at(commit),
             manifest=self.manifest,
             tables=self.tables,
+            refs=self.manifest.known_refs(),
         )
 
     # ---- the way through ---------------------------------------------------------------------------------------------
 
     def run(self, operation: Operation, request: Request) -> Outcome:
         """Bring one operation through: acknowledged exactly once, or an error and no effect."""
-        with self.lock:
+        with self.lock, ExitStack() as held:
             require_current(self.manifest, observe=self.observe)
             self._sweep_sometimes()
             deadline = time.monotonic() + write_timeout_s()
@@ -103,7 +107,7 @@ class Door:
                 require_commit(view, request)
                 if prepared is None and not (operation.quick and self.crowded):
                     try:
-                        prepared = self.prepare(operation, view)
+                        prepared = self.prepare(operation, view, held)
                     except VersionReclaimed:
                         if self.manifest.head(request.branch).commit == view.head.commit:
                             raise
@@ -111,7 +115,7 @@ class Door:
                     if prepared.is_empty:
                         return Outcome(None, prepared.result)
                 try:
-                    return self._under_ticket(operation, request, view, prepared, deadline, turn)
+                    return self._under_ticket(operation, request, view, prepared, held, deadline, turn)
                 except Aborted:
                     prepared = None
                 except Busy:
@@ -120,17 +124,22 @@ class Door:
                     raise WriterBusy(branch=request.branch, waited_s=write_timeout_s())
             raise AssertionError("unreachable")
 
-    def prepare(self, operation: Operation, view: View) -> Prepared:
-        """Long work holds a lease on what it reads, so that no cleanup takes it away; short work is over before one
-        could.
+    def prepare(self, operation: Operation, view: View, held: ExitStack) -> Prepared:
+        """Long work holds a lease on what it reads and on the files that it writes, until it is published or prepared
+        again: then `held` holds the new one. Short work does without: see `Prepared.lost`.
         """
         self.observe("prepare")
-        with self._leased(operation, view), lancefs.reading(f"preparing {operation.kind}"):
-            return operation.prepare(view)
+        lease: leases.Held | None = None
+        if not operation.quick:
+            newer = ExitStack()
+            lease = newer.enter_context(self._leased(view))
+            held.close()
+            held.enter_context(newer)
+        with lancefs.reading(f"preparing {operation.kind}"):
+            prepared = operation.prepare(view)
+        return prepared if prepared.lease is not None else replace(prepared, lease=lease)
 
-    def _leased(self, operation: Operation, view: View) -> AbstractContextManager[object]:
-        if operation.quick:
-            return nullcontext()
+    def _leased(self, view: View) -> AbstractContextManager[leases.Held]:
         return leases.hold(
             self.manifest.location,
             view.pins.values(),
@@ -138,6 +147,7 @@ class Door:
             is_gone=owner.is_gone,
             branch=view.head.branch,
             commit=view.head.commit,
+            prepares=True,
         )
 
     def _under_ticket(
@@ -146,6 +156,7 @@ class Door:
         request: Request,
         view: View,
         prepared: Prepared | None,
+        held: ExitStack,
         deadline: float,
         turn: int,
     ) -> Outcome:
@@ -159,7 +170,7 @@ class Door:
             self.crowded = True
             self.wait(request.branch, view.head.incarnation, epoch, deadline)
             raise Busy
-        turn_taken = Turn(self, operation, request, ticket, patient=turn >= TURNS_OUTSIDE)
+        turn_taken = Turn(self, operation, request, ticket, held, patient=turn >= TURNS_OUTSIDE)
         try:
             return turn_taken.through(prepared)
         finally:

@@ -18,7 +18,7 @@ from typing import Any
 
 from omnigraph.commit.observe import Observer
 from omnigraph.commit.plan import Plan, PlannedTable
-from omnigraph.commit.stage import Prepared, TableWork, View
+from omnigraph.commit.stage import LaterStep, Prepared, TableWork, View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Ticket
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed
@@ -138,7 +138,7 @@ def run_effects(prepared: Prepared, ticket: Ticket, *, attempt: int, observe: Ob
         handle = work.handle
         for step, prepared_step in enumerate((*work.steps, *work.later)):
             observe("effect")
-            tx = prepared_step(handle) if callable(prepared_step) else prepared_step
+            tx = prepared_step.build(handle) if isinstance(prepared_step, LaterStep) else prepared_step
             stamp = Stamp(ticket.incarnation, ticket.epoch, attempt, table, str(step), ticket.nonce)
             tx.transaction_properties = {lancefs.STAMP: str(stamp)}
             handle = _commit(tables, handle, tx)

@@ -3,6 +3,17 @@
 An operation is a pure function from a view to prepared work: it reads one snapshot, writes files that nobody refers
 to, and returns uncommitted transactions. It may be asked again on a newer view, because others wrote meanwhile; then
 its first work is garbage and nothing else.
+
+Files that nobody refers to yet are what cleanup removes, and a process may be stopped for any time between writing and
+publishing them. So under the ticket, on every attempt, the door asks which tables have lost files (`Prepared.lost`):
+
+1. a cleanup announces its files, then swaps `refs` in the manifest, then looks for undecided tickets; it leaves the
+   unreferenced files of their tables alone. A ticket is created before `refs` is read here. So either the cleanup sees
+   the ticket, or `refs` has changed since the work was begun and the announcement, or its effect, is seen here
+2. work is used as long as its lease has held without a gap; without a lease for as long as a lease lasts. An
+   announcement may be withdrawn as that of a dead cleanup a day later: nothing that old is still used
+
+No clock but CLOCK_BOOTTIME of this process is asked. What is lost is prepared again, with new files.
 """
 
 from __future__ import annotations
@@ -16,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from omnigraph.errors import UnknownType
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.storage import edit
+from omnigraph.storage import edit, leases
 from omnigraph.storage import table as tables_of
 from omnigraph.storage.fold import FOLD_AT, fold_work, small_fragments
 from omnigraph.storage.manifest import Manifest
@@ -29,7 +40,10 @@ if TYPE_CHECKING:
     from lance import LanceDataset, Transaction
 
 CHECK_FILES_AFTER_S = 60
-"""Work that waited longer than this for its ticket looks whether its files are still there."""
+"""On an object store, where a look costs a request per file: work that was begun longer ago than this is looked at even
+if no cleanup has run since."""
+UNLEASED_MAX_S = leases.LEASE_S
+"""For how long work without a lease is used."""
 REMEMBERED_IDS_MOST = 64
 FORK_TRIES_MOST = 3
 PREPARED_MOST_S = 3 * 24 * 3600
@@ -44,8 +58,11 @@ class View:
     pins: Mapping[str, Pin]
     manifest: Manifest
     tables: Tables
+    refs: str | None = None
+    """What the manifest's `refs` was, or something newer: every cleanup changes it. None if it was not read."""
     found: dict[tuple[str, tuple[str, ...]], pa.Table] = field(default_factory=dict, compare=False, repr=False)
     """Small look-ups by id that were made on this view: a write asks the same thing more than once."""
+    read_at_s: float = field(default_factory=lambda: time.clock_gettime(time.CLOCK_BOOTTIME), compare=False)
 
     @cached_property
     def schema(self) -> Schema:
@@ -91,30 +108,41 @@ class View:
 
 
 @dataclass(frozen=True)
+class LaterStep:
+    """A metadata-only step that can be built only on the result of the steps before it.
+
+    `files` are the new files that it will refer to, relative to the graph: they are written already.
+    """
+
+    build: Callable[[LanceDataset], Transaction]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Unstamped:
     """A call of Lance that commits by itself and takes no stamp. Its plan declares the operations it will be known by.
 
-    `run` gives the version that it has made.
+    `run` gives the version that it has made, `files` are as those of a LaterStep.
     """
 
     operations: tuple[str, ...]
     run: Callable[[LanceDataset], LanceDataset]
+    files: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class TableWork:
     """Steps on one table: where they go (`pin`, with the base version), and what was read there (`source`).
 
-    `later` are metadata-only steps that can be built only on the result of the steps before them. `last` comes after
-    all others. `adopts`: the base lies on uncovered drift, which is what the operation is about; so that is neither
-    refused nor restored over.
+    `later` come after `steps`, `last` after all others. `adopts`: the base lies on uncovered drift, which is what the
+    operation is about; so that is neither refused nor restored over.
     """
 
     pin: Pin
     source: Pin | None
     steps: tuple[Transaction, ...]
     handle: LanceDataset
-    later: tuple[Callable[[LanceDataset], Transaction], ...] = ()
+    later: tuple[LaterStep, ...] = ()
     adopts: bool = False
     last: Unstamped | None = None
 
@@ -131,6 +159,18 @@ class TableWork:
     def result(self) -> Pin:
         return self.pin.at(self.pin.version + self.step_count)
 
+    @property
+    def files(self) -> list[str]:
+        """Every file that has to be there when this is committed and that no published version needs, relative to the
+        graph; and the base version's own, which of a new fork or table nobody else needs either.
+        """
+        found = edit.line_files(self.pin)
+        for tx in self.steps:
+            found += edit.written_files(self.pin, tx, self.handle)
+        for step in self.later:
+            found += step.files
+        return [*found, *(self.last.files if self.last else ())]
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -143,7 +183,12 @@ class Prepared:
     schema: tuple[str, Schema] | None = None
     summary: Mapping[str, Any] | None = None
     result: Any = None
-    made_at_s: float = field(default_factory=lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
+    begun_on: View | None = None
+    """The view that was read before the first of its files was written, if that was another one than `view`."""
+    lease: leases.Held | None = None
+    """What covers its files since then."""
+    discard: Callable[[Set[str]], None] = lambda _: None
+    """Told which tables have lost files: an operation that keeps files for its next preparation forgets them."""
 
     @property
     def healed(self) -> list[str]:
@@ -158,15 +203,29 @@ class Prepared:
         """Whether everything that was read or is about to be written is, in `view`, what it was."""
         if view.head.schema != self.view.head.schema or view.head.incarnation != self.view.head.incarnation:
             return False
-        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self.made_at_s
-        if age_s > PREPARED_MOST_S or (age_s > CHECK_FILES_AFTER_S and not self._files_are_there()):
-            return False
         touched = self.reads | self.dropped | {t for t, work in self.tables.items() if work.source is not None}
         return all(self.view.pins.get(t) == view.pins.get(t) for t in touched)
 
-    def _files_are_there(self) -> bool:
-        files = [f for work in self.tables.values() for tx in work.steps for f in edit.written_files(work.pin, tx)]
-        return all_exist(self.view.tables.location, files)
+    def lost(self, view: View, *, again: bool) -> frozenset[str]:
+        """The tables whose prepared files are gone, going, or can't be relied on any more.
+
+        `view` was read under a ticket. `again`: it is not the first attempt under it.
+        """
+        begun = self.begun_on or self.view
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - begun.read_at_s
+        covered = self.lease.is_unbroken if self.lease is not None else age_s <= UNLEASED_MAX_S
+        if not covered or age_s > PREPARED_MOST_S:
+            return frozenset(self.tables)
+        location = self.view.tables.location
+        untouched = view.refs is not None and view.refs == begun.refs
+        if untouched and not (location.is_local or again or age_s > CHECK_FILES_AFTER_S):
+            return frozenset()
+        # First the announcements: one that is not there has been withdrawn after its files had gone, or is made later,
+        # and then its cleanup sees the ticket.
+        going = leases.announced_files(location)
+        files = {table: work.files for table, work in self.tables.items()}
+        gone = {table for table, names in files.items() if not going.isdisjoint(names)}
+        return frozenset(gone | {table for table, names in files.items() if not all_exist(location, names)})
 
 
 class Operation(Protocol):
@@ -209,11 +268,12 @@ def _forked(view: View, pin: Pin, handle: LanceDataset) -> tuple[Pin, LanceDatas
     raise AssertionError("unreachable")
 
 
-def fold_step(view: View, handle: LanceDataset, *, touched: Set[int]) -> Callable[[LanceDataset], Transaction] | None:
+def fold_step(view: View, pin: Pin, handle: LanceDataset, *, touched: Set[int]) -> tuple[LaterStep, ...]:
     """A Rewrite of the small fragments that earlier writes left, once they have piled up.
 
     It leaves out the fragments that the operation itself touches, so that it commutes with the operation's own steps.
     """
     if len(small_fragments(handle)) - len(touched) < FOLD_AT:
-        return None
-    return fold_work(view.tables.location, handle, leave=touched)
+        return ()
+    fold = fold_work(view.tables.location, handle, leave=touched)
+    return () if fold is None else (LaterStep(fold.commit_on, tuple(f"{pin.path}/data/{f}" for f in fold.files)),)

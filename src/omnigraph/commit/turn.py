@@ -8,6 +8,7 @@ epoch. Undecided: settled, forward or back, and asked for again.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit import effect
@@ -28,20 +29,28 @@ if TYPE_CHECKING:
     from omnigraph.commit.door import Door
 
 ATTEMPTS_MOST = 4
+DISCARDS_MAX = 4
+"""How often under one ticket work is thrown away because its files are gone."""
 SETTLE_MOST = 8
 ASK_MOST_S, ASK_LOCAL_MOST_S = 8.0, 2.0
 """How long a writer that is in doubt goes on asking a store that fails."""
 
 
 class Turn:
-    """One operation, one ticket. `patient`: work that is not quick may be prepared again under the ticket."""
+    """One operation, one ticket. `held` holds the lease of its work. `patient`: work that is not quick may be prepared
+    again under the ticket.
+    """
 
-    def __init__(self, door: Door, operation: Operation, request: Request, ticket: Ticket, *, patient: bool) -> None:
+    def __init__(
+        self, door: Door, operation: Operation, request: Request, ticket: Ticket, held: ExitStack, *, patient: bool
+    ) -> None:
         self.may_prepare = operation.quick or patient
         self.door = door
         self.operation = operation
         self.request = request
         self.ticket = ticket
+        self.held = held
+        self.discards = 0
         self.restored: dict[str, Pin] = {}
         self.attempts = 0
         self.result: Any = None
@@ -76,13 +85,16 @@ class Turn:
         while self.attempts < ATTEMPTS_MOST:
             view = self._healed_view(prepared)
             require_commit(view, self.request)
-            if prepared is None or self.attempts or not prepared.holds_on(view):
+            if prepared is None or self.attempts or not self._may_use(prepared, view):
                 door.crowded = prepared is not None and self.attempts == 0
                 prepared = self._prepare_again(view)
                 if prepared.is_empty:
                     self._give_up()
                     return Outcome(None, prepared.result)
                 if self._has_leftovers(view, prepared):
+                    continue
+                if self._discards(prepared, view):
+                    prepared = None
                     continue
             self.attempts += 1
             try:
@@ -92,11 +104,26 @@ class Turn:
                     raise
         raise effect.EffectMissed("no attempt landed")
 
+    def _may_use(self, prepared: Prepared, view: View) -> bool:
+        return prepared.holds_on(view) and not self._discards(prepared, view)
+
+    def _discards(self, prepared: Prepared, view: View) -> bool:
+        """Throw away what has lost files: what is prepared next is made of new ones."""
+        lost = prepared.lost(view, again=self.attempts > 0)
+        if not lost:
+            return False
+        prepared.discard(lost)
+        self.discards += 1
+        if self.discards > DISCARDS_MAX:
+            keys = ", ".join(sorted(view.table_keys.get(t, t) for t in lost))
+            raise StorageError(doing=f"committing to {keys}", detail="files are removed as soon as they are written")
+        return True
+
     def _prepare_again(self, view: View) -> Prepared:
         if not self.may_prepare:
             self._give_up()
             raise Aborted
-        prepared = self.door.prepare(self.operation, view)
+        prepared = self.door.prepare(self.operation, view, self.held)
         written = {t for t, work in prepared.tables.items() if work.source is not None}
         if not written <= set(self.ticket.tables):
             # The ticket says which tables to fence if I die: others need a ticket that names them.

@@ -173,14 +173,36 @@ class Editor:
         return lancefs.transaction(operation, read_version=self._table.version)
 
 
-def written_files(pin: Pin, tx: Transaction) -> list[str]:
-    """The data files that an uncommitted transaction refers to as new, relative to the graph."""
-    fragments = [*getattr(tx.operation, "fragments", ()), *getattr(tx.operation, "new_fragments", ())]
-    return [
+def written_files(pin: Pin, tx: Transaction, base: LanceDataset) -> list[str]:
+    """The data and deletion files that an uncommitted transaction on `base` refers to as new, relative to the graph."""
+    operation = tx.operation
+    new, changed = getattr(operation, "new_fragments", ()), getattr(operation, "updated_fragments", ())
+    if isinstance(operation, lancefs.operations().Append):
+        new = operation.fragments
+    elif isinstance(operation, lancefs.operations().Merge):
+        changed = operation.fragments
+    found = [path for fragment in new for path in added_files(pin, fragment)]
+    return found + [path for f in changed for path in added_files(pin, f, old=base.get_fragment(f.id))]
+
+
+def added_files(pin: Pin, fragment: FragmentMetadata, old: Any = None) -> list[str]:
+    """The files of a fragment that `old`, the same fragment before, does not have, relative to the graph."""
+    known = {file.path for file in old.metadata.files} if old is not None else set()
+    found = [
         f"{pin.path if file.base_id is None else pin.root}/data/{file.path}"
-        for fragment in fragments
         for file in fragment.files
+        if file.path not in known
     ]
+    deletion = fragment.to_json().get("deletion_file")
+    if deletion and (old is None or deletion != old.metadata.to_json().get("deletion_file")):
+        found.append(durable.deletion_path(pin.path, fragment.id, deletion))
+    return found
+
+
+def line_files(pin: Pin) -> list[str]:
+    """The file of a version, and Lance's note of its fork, relative to the graph."""
+    found = [durable.manifest_path(pin.path, pin.version)]
+    return found if pin.fork is None else [*found, f"{pin.root}/_refs/branches/{pin.fork}.json"]
 
 
 def fragment_files(location: Location, pin: Pin, table: LanceDataset, fragment: Any, *, with_data: bool) -> list[str]:

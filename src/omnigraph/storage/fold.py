@@ -11,7 +11,8 @@ Keeps: every row, its stable row id and its values. A crash leaves a file that n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Set
+from collections.abc import Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.storage import durable, lancefs
@@ -44,14 +45,26 @@ def _covered(table: LanceDataset) -> set[int]:
     return found
 
 
-def fold_work(
-    location: Location, table: LanceDataset, *, leave: Set[int] = frozenset()
-) -> Callable[[LanceDataset], Transaction] | None:
-    """Merge the table's small fragments except `leave`: writes the files, and returns what numbers and commits them.
+@dataclass(frozen=True)
+class Fold:
+    """Merged files, as the results of Lance's compaction tasks, that no version refers to yet."""
 
-    The numbering comes last, on a version whose newest fragment was just added: only there is the highest live id also
-    the highest that was ever used. None if there is nothing to merge.
-    """
+    results: tuple[dict[str, Any], ...]
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the new files in the table's `data/`."""
+        return [file["path"] for r in self.results for fragment in r["new_fragments"] for file in fragment["files"]]
+
+    def commit_on(self, newest: LanceDataset) -> Transaction:
+        """The Rewrite. The numbering comes last, on a version whose newest fragment was just added: only there is the
+        highest live id also the highest that was ever used.
+        """
+        return _numbered(newest, self.results)
+
+
+def fold_work(location: Location, table: LanceDataset, *, leave: Set[int] = frozenset()) -> Fold | None:
+    """Merge the table's small fragments except `leave`: writes the files. None if there is nothing to merge."""
     from lance.optimize import Compaction
 
     small = set(small_fragments(table)) - leave
@@ -69,10 +82,10 @@ def fold_work(
     if location.is_local:
         written = [fragment for result in results for fragment in result["new_fragments"]]
         durable.sync_files(durable.new_files(table.uri, written))
-    return lambda newest: _numbered(newest, results)
+    return Fold(tuple(results))
 
 
-def _numbered(newest: LanceDataset, results: list[dict[str, Any]]) -> Transaction:
+def _numbered(newest: LanceDataset, results: tuple[dict[str, Any], ...]) -> Transaction:
     from lance.fragment import FragmentMetadata
 
     op = lancefs.operations()

@@ -184,6 +184,11 @@ def exchange_segments(
     return lancefs.transaction(operation, read_version=table.version)
 
 
+def segment_files(pin: Pin, body: Mapping[str, Any]) -> list[str]:
+    """The files of a new segment, relative to the graph."""
+    return [f"{pin.path}/_indices/{body['uuid']}/{name}" for name, _ in body["files"]]
+
+
 def secure_segment(location: Location, pin: Pin, body: Mapping[str, Any]) -> None:
     """Check a new segment's files on a local disk, and sync them.
 

@@ -10,6 +10,11 @@ told at once, with VersionReclaimed, and never in the middle of its work.
 A lease counts from the store's time of its last write. A reader renews it three times as often as needed; one that died
 blocks cleanup until its lease has run out, or for no time where its process is known to be gone. Nothing waits for
 anything.
+
+Long work that writes files before it has a ticket holds a lease that says so (`prepares`): cleanup then leaves the
+unreferenced files of these tables alone. A holder that was stopped, or could not reach the store, for longer than its
+lease lasts can't know what happened meanwhile: `Held.is_unbroken` tells, by the holder's own CLOCK_BOOTTIME, which goes
+on while the machine sleeps.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from __future__ import annotations
 import re
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -54,6 +60,8 @@ class Lease:
     owner: Mapping[str, Any] | None = None
     branch: str = ""
     commit: str = ""
+    prepares: bool = False
+    """Whether files are being written for these tables that no version refers to yet."""
 
 
 @dataclass
@@ -63,17 +71,34 @@ class Held:
     location: Location
     id: str
     body: dict[str, Any]
+    _renewed_s: float | None = None
+    """When the last renewal that succeeded was begun."""
+    _has_lapsed: bool = False
 
     @property
     def name(self) -> str:
         return f"{self.id}.json"
 
+    @property
+    def is_unbroken(self) -> bool:
+        """Whether the lease has held from its beginning until now, without a gap."""
+        if self._has_lapsed or self._renewed_s is None:
+            return False
+        return _boottime_s() - self._renewed_s <= float(self.body["seconds"])
+
     def renew(self) -> None:
+        begun_s = _boottime_s()
         Control(self.location, LEASES).put(self.name, self.body)
+        self._has_lapsed |= self._renewed_s is not None and _boottime_s() - self._renewed_s > self.body["seconds"]
+        self._renewed_s = begun_s
 
     def release(self) -> None:
         with suppress(StorageError):  # it runs out by itself
             Control(self.location, LEASES).delete([self.name])
+
+
+def _boottime_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def take(
@@ -84,12 +109,14 @@ def take(
     owner: Mapping[str, Any] | None = None,
     branch: str = "",
     commit: str = "",
+    prepares: bool = False,
     is_gone: IsGone = lambda _: False,
 ) -> Held:
     """Write a lease on these pins. VersionReclaimed if one of them is being removed, or has been, VersionMissing if it
     was lost.
 
-    `is_gone` knows of processes that do not run any more: what a cleanup that died has announced, it does not remove.
+    `prepares`: files are going to be written for these tables. `is_gone` knows of processes that do not run any more:
+    what a cleanup that died has announced, it does not remove.
     """
     if not LEASE_LEAST_S <= seconds <= LEASE_MOST_S:
         detail = f"a lease lasts between {LEASE_LEAST_S:.0f} s and {LEASE_MOST_S:.0f} s, not {seconds:g} s."
@@ -103,6 +130,7 @@ def take(
         "owner": None if owner is None else dict(owner),
         "branch": branch,
         "commit": commit,
+        "prepares": prepares,
         "pins": {path: sorted(found) for path, found in versions.items()},
     }
     lease = Held(location, secrets.token_hex(8), body)
@@ -186,6 +214,7 @@ def _lease(name: str, modified_s: float, body: Mapping[str, Any]) -> Lease:
             owner=body.get("owner"),
             branch=str(body.get("branch") or ""),
             commit=str(body.get("commit") or ""),
+            prepares=bool(body.get("prepares")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(doing=f"reading {LEASES}/{name}", detail="it can't be understood") from error
@@ -218,12 +247,19 @@ def _forget_old(location: Location) -> None:
 
 
 def announce(
-    location: Location, versions: Versions, files: Mapping[str, list[str]], *, owner: Mapping[str, Any], now_s: float
+    location: Location,
+    versions: Versions,
+    files: Mapping[str, list[str]],
+    *,
+    unreferenced: Mapping[str, list[str]] | None = None,
+    owner: Mapping[str, Any],
+    now_s: float,
 ) -> str:
     """Say which versions are about to be removed, and which files with them; the announcement's id.
 
     `files` are by table folder, relative to it. Should this cleanup die, the next one finds here which files had only
-    been needed by versions that are gone by then.
+    been needed by versions that are gone by then. `unreferenced` are files that no published version ever needed: a
+    writer that has prepared one of these does not use it (`announced_files`).
     """
     name = secrets.token_hex(8)
     body = {
@@ -231,6 +267,7 @@ def announce(
         "at_s": now_s,
         "versions": {path: sorted(found) for path, found in versions.items()},
         "files": dict(files),
+        "unreferenced": dict(unreferenced or {}),
     }
     Control(location, CLEANUP).put(f"{name}.json", body)
     return name
@@ -245,6 +282,20 @@ def announced(location: Location, is_gone: IsGone = lambda _: False) -> dict[str
         for path, versions in body["versions"].items():
             found.setdefault(path, set()).update(versions)
     return found
+
+
+def announced_files(location: Location) -> set[str]:
+    """Every file that a cleanup, running or dead, has named for removal, relative to the graph.
+
+    Those of dead ones too: their last requests may still be on their way to an object store.
+    """
+    return {
+        f"{folder}/{path}"
+        for _, body in announcements(location)
+        for part in ("files", "unreferenced")
+        for folder, paths in (body.get(part) or {}).items()
+        for path in paths
+    }
 
 
 def announcements(location: Location) -> list[tuple[str, dict[str, Any]]]:

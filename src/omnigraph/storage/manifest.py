@@ -133,6 +133,10 @@ class Manifest:
             raise NotAGraph(uri=self.location.uri, detail=f"its format is {stamp.decode(errors='replace')!r}.")
         return int(stamp)
 
+    def known_refs(self) -> str | None:
+        """`refs` of the version that was looked at last: that of a head that was just read, or a newer one."""
+        return None if self._facts is None else self._facts[2].get(REFS, "")
+
     def require_writable(self) -> int:
         """The format of the graph, which is one that this program may write, perhaps after a migration."""
         nofollow.require_layout(self.location)
@@ -392,7 +396,7 @@ class Manifest:
         if work is None:
             return 0, 0
         try:
-            done = lancefs.commit(self.location, self.location.manifest_uri, work(table))
+            done = lancefs.commit(self.location, self.location.manifest_uri, work.commit_on(table))
         except (OSError, ValueError, RuntimeError):
             return 0, 0  # a writer of another branch folds at the same moment: its result is as good
         kept = {f.fragment_id for f in table.get_fragments()} & {f.fragment_id for f in done.get_fragments()}

@@ -17,6 +17,7 @@ import orjson
 from omnigraph.errors import StorageError
 from omnigraph.storage import durable, nofollow
 from omnigraph.storage.layout import RECOVERY, Location
+from omnigraph.storage.together import together
 
 if TYPE_CHECKING:
     from obstore.store import LocalStore, S3Store
@@ -169,19 +170,22 @@ def all_exist(location: Location, paths: Iterable[str]) -> bool:
         return all(os.path.exists(location.join(path)) for path in paths)
     import obstore
 
-    folders: dict[str, list[str]] = {}
+    folders: dict[str, Any] = {}
+    names: list[tuple[str, str]] = []
     for path in paths:
         folder, _, name = path.rpartition("/")
-        folders.setdefault(folder, []).append(name)
-    for folder, names in folders.items():
-        store = open_store(location, folder)
-        for name in names:
-            with _reported(f"looking for {folder}/{name}"):
-                try:
-                    obstore.head(store, name)
-                except FileNotFoundError:
-                    return False
-    return True
+        folders[folder] = folders.get(folder) or open_store(location, folder)
+        names.append((folder, name))
+
+    def exists(place: tuple[str, str]) -> bool:
+        with _reported(f"looking for {place[0]}/{place[1]}"):
+            try:
+                obstore.head(folders[place[0]], place[1])
+            except FileNotFoundError:
+                return False
+        return True
+
+    return all(together(exists, names))
 
 
 def open_store(location: Location, folder: str) -> LocalStore | S3Store:

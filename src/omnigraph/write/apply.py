@@ -119,6 +119,5 @@ def _change(view: View, delta: TypeDelta) -> _Worked:
             steps.append(editor.replace(old, row_ids=flat(matched["_rowid"]), addresses=addresses))
         else:
             steps.append(editor.delete(addresses))
-    fold = fold_step(view, handle, touched=touched) if delta.rows.num_rows else None
-    later = () if fold is None else (fold,)
+    later = fold_step(view, pin, handle, touched=touched) if delta.rows.num_rows else ()
     return TableWork(pin=pin, source=view.pins[t.id], steps=tuple(steps), later=later, handle=handle), counts

@@ -12,11 +12,11 @@ unreferenced tables and files; in 3, what the door promises; in 4, old versions 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.stage import Prepared, TableWork, View, work_on
+from omnigraph.commit.stage import LaterStep, Prepared, TableWork, View, work_on
 from omnigraph.errors import UnsupportedSchemaChange
 from omnigraph.language.schema.ids import fresh_ids
 from omnigraph.language.schema.model import EntityType, Schema
@@ -29,7 +29,7 @@ from omnigraph.storage.table import storage_schema
 from omnigraph.write.rows import value_array
 
 if TYPE_CHECKING:
-    from lance import LanceDataset, Transaction
+    from lance import Transaction
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,16 @@ def _reshape(view: View, old: EntityType, new: EntityType, steps: list[PropertyS
     marks = [mark_column(p) for p in old.properties if p.name in drops]
     drops += [name for name in marks if name in handle.schema.names]
     first: tuple[Transaction, ...] = ()
-    later: list[Callable[[LanceDataset], Transaction]] = []
+    later: list[LaterStep] = []
     if filled:
         # Written before the ticket, under names that nothing can collide with; the rename that follows is metadata.
         values = {f"__filled_{s.property_id}": value_array(new, s.property_name, [s.backfill])[0] for s in filled}
         first = (reshape.add_filled(view.tables.location, pin, handle, values),)
         renames.update({f"__filled_{s.property_id}": s.property_name for s in filled})
     if renames or drops:
-        later.append(lambda table: reshape.rename_and_drop(table, renames=renames, drops=drops))
+        later.append(LaterStep(lambda table: reshape.rename_and_drop(table, renames=renames, drops=drops), files=()))
     if plain:
-        later.append(lambda table: reshape.add_nullable(table, plain))
+        later.append(LaterStep(lambda table: reshape.add_nullable(table, plain), files=()))
     return TableWork(pin=pin, source=view.pins[old.id], steps=first, later=tuple(later), handle=handle)
 
 

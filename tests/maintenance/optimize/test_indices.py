@@ -157,7 +157,7 @@ def exchange_vectors(graph: og.Graph) -> None:
     import pyarrow as pa
 
     from omnigraph.commit.request import Request
-    from omnigraph.commit.stage import Prepared, TableWork, View, work_on
+    from omnigraph.commit.stage import LaterStep, Prepared, TableWork, View, work_on
     from omnigraph.storage.columnwise import base_of, exchange, write_columns
 
     class Exchange:
@@ -175,7 +175,8 @@ def exchange_vectors(graph: og.Graph) -> None:
             base = base_of(handle, 0, ["vec"])
             assert base is not None
             made = write_columns(graph._location, pin, handle, 0, new, base=base)
-            later = (lambda table: exchange(pin, table, [made]),)
+            files = (f"{pin.root}/data/{made.file['path']}",)
+            later = (LaterStep(lambda table: exchange(pin, table, [made]), files),)
             work = TableWork(pin=pin, source=view.pins[t.id], steps=(), later=later, handle=handle)
             return Prepared(view=view, tables={t.id: work})
 

@@ -51,6 +51,8 @@ class Ready:
     """Of a deferred rewrite: what Lance's own commit takes."""
     is_spent: bool = False
     """Whether that commit has been tried. If it fails, Lance removes what was rewritten."""
+    is_lost: bool = False
+    """Whether files of it are gone, or may be: a cleanup took them for those of a dead writer."""
     looked_at: int = 0
     """The version up to which nothing has happened that makes Lance refuse it."""
     segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)

@@ -10,23 +10,25 @@ Per table, on the newest version:
             fragments lost rows meanwhile can't be replayed and is left out
 
 A table whose indices were changed by somebody else, that was forked meanwhile, whose window can't be ended as planned,
-or of whose work something had to be left out, is worth another round: `changed` names it, whether or not the rest of
-its work goes into this commit. Nothing here reads data, so that writers wait for milliseconds.
+that has lost files, or of whose work something had to be left out, is worth another round: `changed` names it, whether
+or not the rest of its work goes into this commit. Nothing here reads data, so that writers wait for milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.commit.stage import Prepared, TableWork, Unstamped, View
+from omnigraph.commit.stage import LaterStep, Prepared, TableWork, Unstamped, View
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.optimize.prepare import Ready
 from omnigraph.storage import facts
+from omnigraph.storage.edit import added_files
 from omnigraph.storage.history import steps_above
-from omnigraph.storage.indices import built_indices, exchange_segments, field_ids
+from omnigraph.storage.indices import built_indices, exchange_segments, field_ids, segment_files
+from omnigraph.storage.leases import Held
 from omnigraph.storage.records import Pin
 from omnigraph.storage.rewrite import (
     DEFERRED,
@@ -39,9 +41,8 @@ from omnigraph.storage.rewrite import (
 )
 
 if TYPE_CHECKING:
-    from lance import LanceDataset, Transaction
+    from lance import LanceDataset
 
-Step = Callable[["LanceDataset"], "Transaction"]
 ROWS_ONLY = ("Append", "Delete", "Update")
 
 
@@ -59,6 +60,10 @@ class Done:
 @dataclass(eq=False)
 class PublishOptimized:
     ready: Mapping[str, Ready]
+    planned_on: View
+    """Read before anything was written."""
+    lease: Held
+    """Held since then."""
     kind: str = "optimize"
     quick: bool = True
     changed: set[str] = field(default_factory=set)
@@ -85,9 +90,24 @@ class PublishOptimized:
             if found is not None:
                 tables[table], done[table] = found
         told = {view.table_keys[t]: {"fragments": [d.fragments_removed, d.fragments_added]} for t, d in done.items()}
-        return Prepared(view=view, tables=tables, summary={"optimized": told}, result=done)
+        return Prepared(
+            view=view,
+            tables=tables,
+            summary={"optimized": told},
+            result=done,
+            begun_on=self.planned_on,
+            lease=self.lease,
+            discard=self._discard,
+        )
+
+    def _discard(self, tables: Set[str]) -> None:
+        for table in tables:
+            self.ready[table].is_lost = True
 
     def _work(self, view: View, table: str, ready: Ready) -> tuple[TableWork, Done] | None:
+        if ready.is_lost:
+            self.changed.add(table)
+            return None
         base = self._base(view, table, ready)
         if ready.is_spent or (base is None and view.pins.get(table) == ready.source):
             self.spent.add(table)
@@ -111,7 +131,7 @@ class PublishOptimized:
         if ready.plan.drain and not _replaces_all(now, removed):
             self.changed.add(table)
             return None
-        steps = _steps(ready, segments, removed, replayed.groups)
+        steps = _steps(ready, base, segments, removed, replayed.groups)
         taken = [o.id for g in replayed.groups for o in g.old] + [
             o["id"] for r in deferred for o in r["original_fragments"]
         ]
@@ -127,9 +147,9 @@ class PublishOptimized:
             replayed=replayed.replayed,
             left_fragments=len((_planned(ready) & _live(now)) - set(taken)),
         )
-        last = Unstamped(DEFERRED, partial(_spend, ready, deferred)) if deferred else None
-        source = view.pins[table]
-        return TableWork(pin=base, source=source, steps=(), later=tuple(steps), handle=now, last=last), done
+        last = Unstamped(DEFERRED, partial(_spend, ready, deferred), _deferred_files(base, deferred))
+        work = TableWork(pin=base, source=view.pins[table], steps=(), later=tuple(steps), handle=now)
+        return replace(work, last=last if deferred else None), done
 
     def _base(self, view: View, table: str, ready: Ready) -> Pin | None:
         """The pin to build on; None if the line that was prepared is not the branch's any more."""
@@ -216,19 +236,26 @@ def _made(ready: Ready) -> list[dict[str, Any]]:
 
 def _steps(
     ready: Ready,
+    base: Pin,
     segments: list[dict[str, Any]],
     removed: list[str],
     groups: tuple[Exchange, ...],
-) -> list[Step]:
-    steps: list[Step] = []
+) -> list[LaterStep]:
+    steps: list[LaterStep] = []
     if ready.plan.stale_config:
-        steps.append(lambda table: facts.unset(table, ready.plan.stale_config))
+        steps.append(LaterStep(lambda table: facts.unset(table, ready.plan.stale_config), files=()))
     drained = ready.plan.drain
     if segments or removed or drained:
         version = int(ready.then.version)
-        steps.append(
-            lambda table: exchange_segments(table, segments, removed=removed, version=version, ends_reuse=drained)
-        )
+        exchange = partial(exchange_segments, new=segments, removed=removed, version=version, ends_reuse=drained)
+        steps.append(LaterStep(exchange, files=tuple(f for s in segments for f in segment_files(base, s))))
     if groups:
-        steps.append(lambda table: commit_of(table, groups))
+        rewritten = tuple(f for g in groups if g.new is not None for f in added_files(base, g.new))
+        steps.append(LaterStep(lambda table: commit_of(table, groups), files=rewritten))
     return steps
+
+
+def _deferred_files(base: Pin, deferred: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(
+        f"{base.path}/data/{file['path']}" for r in deferred for new in r["new_fragments"] for file in new["files"]
+    )

@@ -137,9 +137,9 @@ class Optimize:
         self._used = runner.engine
         preparation = Preparation(self._door.manifest.location, runner, view)
         try:
-            with self._leased(view, todo):
+            with self._leased(view, todo) as lease:
                 late = preparation.run(todo, concurrency=work.options.concurrency, deadline=deadline)
-                operation = PublishOptimized(preparation.ready)
+                operation = PublishOptimized(preparation.ready, planned_on=view, lease=lease)
                 outcome = self._publish(operation)
             self._note(preparation, operation, outcome, late)
             self._spent = operation.spent
@@ -165,8 +165,8 @@ class Optimize:
             )
             self._results[table] = _as_it_is(view, table, row)
 
-    def _leased(self, view: View, todo: Sequence[TablePlan]) -> AbstractContextManager[object]:
-        """Cleanup leaves the versions alone that the work is made from."""
+    def _leased(self, view: View, todo: Sequence[TablePlan]) -> AbstractContextManager[leases.Held]:
+        """Cleanup leaves the versions alone that the work is made from, and the files that it writes."""
         return leases.hold(
             self._door.manifest.location,
             [t.pin for t in todo],
@@ -174,6 +174,7 @@ class Optimize:
             is_gone=owner.is_gone,
             branch=view.head.branch,
             commit=view.head.commit,
+            prepares=True,
         )
 
     def _publish(self, operation: PublishOptimized) -> Outcome:

@@ -129,8 +129,7 @@ def _written(job: Job, view: View, state: State) -> tuple[dict[str, TableWork], 
             if count:
                 counts[name][key] = count
         if steps:
-            fold = None if key in overwritten else fold_step(view, work.handle, touched=work.touched)
-            later = () if fold is None else (fold,)
+            later = () if key in overwritten else fold_step(view, work.pin, work.handle, touched=work.touched)
             source = view.pins[work.type.id]
             tables[work.type.id] = TableWork(pin=work.pin, source=source, steps=steps, handle=work.handle, later=later)
     return tables, counts

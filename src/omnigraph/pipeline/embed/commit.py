@@ -7,30 +7,31 @@
 2. rescue   parts without a home (their rows were folded or compacted away): rows of fragments that are new since are
             looked through, and those whose text has the digest of a staged vector get it; no provider is asked
 3. write    one file per fragment with its new vectors, kept for the next preparation as long as the fragment's files
-            stay as they are
+            stay as they are and the file itself is there
 4. commit   one exchange of column files per property, as steps of the table's work
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from omnigraph.commit.stage import Prepared, TableWork, View, work_on
+from omnigraph.commit.stage import LaterStep, Prepared, TableWork, View, work_on
 from omnigraph.pipeline.bulk.staging import Staging
 from omnigraph.pipeline.embed import work
 from omnigraph.pipeline.embed.plan import Unit
 from omnigraph.pipeline.runner import Runner
 from omnigraph.storage import reshape
 from omnigraph.storage.columnwise import ColumnFile, base_of, exchange
+from omnigraph.storage.leases import Held
 from omnigraph.storage.marks import MARK_TYPE
 from omnigraph.storage.records import Pin
 
 if TYPE_CHECKING:
-    from lance import LanceDataset, Transaction
+    from lance import LanceDataset
 
 WRITE_ROWS = 50_000
 """How many new vectors one task writes, at least one fragment."""
@@ -85,8 +86,8 @@ class AddMarks:
         return Prepared(view=view, tables=tables, summary={"embedded": {}})
 
 
-def _adding(names: Sequence[str]) -> Callable[[LanceDataset], Transaction]:
-    return lambda table: reshape.add_nullable(table, [pa.field(name, MARK_TYPE) for name in names])
+def _adding(names: Sequence[str]) -> LaterStep:
+    return LaterStep(lambda table: reshape.add_nullable(table, [pa.field(n, MARK_TYPE) for n in names]), files=())
 
 
 @dataclass(eq=False)
@@ -95,13 +96,18 @@ class PublishVectors:
     runner: Runner
     staging: Staging
     everything: bool
+    lease: Held | None = None
+    """Held since before anything was written; None: the door's own covers what is written on its request."""
     kind: str = "embed"
     quick: bool = False
+    begun_on: View | None = None
+    """The view on which the first of the files was written that are kept."""
 
     def scope(self, view: View) -> frozenset[str]:
         return frozenset(b.unit.type_id for b in self.batches if b.unit.type_id in view.pins)
 
     def prepare(self, view: View) -> Prepared:
+        self.begun_on = self.begun_on or view
         tables: dict[str, TableWork] = {}
         embedded: dict[str, int] = {}
         cleared: dict[str, int] = {}
@@ -122,7 +128,22 @@ class PublishVectors:
                         of[unit.table_key] = of.get(unit.table_key, 0) + count
         models = {b.unit.column: b.unit.choice.model for b in self.batches}
         told = {"embedded": embedded, "cleared": cleared}
-        return Prepared(view=view, tables=tables, summary={**told, "models": models}, result=told)
+        return Prepared(
+            view=view,
+            tables=tables,
+            summary={**told, "models": models},
+            result=told,
+            begun_on=self.begun_on,
+            lease=self.lease,
+            discard=self._discard,
+        )
+
+    def _discard(self, tables: Set[str]) -> None:
+        for batch in self.batches:
+            if batch.unit.type_id in tables:
+                batch.files.clear()
+        if not any(batch.files for batch in self.batches):
+            self.begun_on = self.lease = None
 
     def _settle(self, batch: Batch, unit: Unit, pin: Pin, table: LanceDataset) -> None:
         """Steps 1 and 2: afterwards every part of the batch is at home in this version."""
@@ -200,8 +221,9 @@ def _fragments(table: LanceDataset) -> Sequence[Any]:
     return list(table.get_fragments())
 
 
-def _exchanging(pin: Pin, files: Sequence[ColumnFile]) -> Callable[[LanceDataset], Transaction]:
-    return lambda table: exchange(pin, table, files)
+def _exchanging(pin: Pin, files: Sequence[ColumnFile]) -> LaterStep:
+    written = tuple(f"{pin.root}/data/{one.file['path']}" for one in files)
+    return LaterStep(lambda table: exchange(pin, table, files), files=written)
 
 
 def _grouped(numbers: Sequence[int], rows: dict[int, int]) -> list[list[int]]:

@@ -73,7 +73,7 @@ def embed(
         model=options.model,
         batch=options.batch,
     )
-    with _leased(state, units):
+    with _leased(state, units) as lease:
         found = _survey(state, units, _surveyor(engines, engine), options)
         told = _Told(branch, found)
         pending = [f for f in found if f.chunks]
@@ -82,12 +82,12 @@ def embed(
             told.add(commit(AddMarks([f.unit for f in pending])))
             runner = engines.runner(work_bytes=sum(f.work_bytes for f in pending), requested=engine)
             for batch in batches(pending, commit_every=options.commit_every):
-                told.add(_publish(state, pending, batch, runner, commit, options))
+                told.add(_publish(state, pending, batch, runner, commit, options, lease))
     return told.result(seconds=time.monotonic() - started)
 
 
-def _leased(state: View, units: Sequence[Unit]) -> AbstractContextManager[object]:
-    """Providers may take hours: cleanup leaves the texts alone that were found at the beginning."""
+def _leased(state: View, units: Sequence[Unit]) -> AbstractContextManager[leases.Held]:
+    """Providers may take hours: cleanup leaves the texts alone that were found at the beginning, and new files."""
     pins = {unit.type_id: state.pins[unit.type_id] for unit in units}
     return leases.hold(
         state.tables.location,
@@ -96,6 +96,7 @@ def _leased(state: View, units: Sequence[Unit]) -> AbstractContextManager[object
         is_gone=owner.is_gone,
         branch=state.head.branch,
         commit=state.head.commit,
+        prepares=True,
     )
 
 
@@ -160,12 +161,14 @@ def _publish(
     runner: Runner,
     commit: Callable[[Operation], Outcome],
     options: EmbedOptions,
+    lease: leases.Held,
 ) -> Outcome:
     """Steps 3 to 5 for some rows."""
     staging = new_staging(state.tables.location)
     try:
         staged = _ask(state, pending, batch, runner, staging, options)
-        return commit(PublishVectors(staged, runner, staging, everything=options.everything))
+        held = lease if lease.is_unbroken else None
+        return commit(PublishVectors(staged, runner, staging, everything=options.everything, lease=held))
     finally:
         staging.remove()
 

@@ -1,0 +1,161 @@
+"""An operation is stopped past its lease, others settle it and clean up with the shortest limits, and it goes on.
+
+The operation runs in this process and is stopped by its observer: its heartbeat rests, as that of a stopped process
+does, and others act meanwhile. What is acknowledged afterwards can be read, and nothing that was there is lost.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph as og
+from omnigraph.maintenance.cleanup import Policy, Rule, cleanup
+from omnigraph.pipeline.embed import provider
+from omnigraph.storage import leases
+from omnigraph.storage.layout import LEASES
+from tests.faults.worn import _Tiny
+from tests.maintenance.cleanup.conftest import make_old
+
+SCHEMA = """
+node P { name: String @key  v: I64? @index  bio: String?  vector: Vector(4)? @embed(bio) }
+node Q { name: String @key  bio: String?  vector: Vector(4)? @embed(bio) }
+node Z { name: String @key }
+"""
+ROWS = 6
+Act = Callable[[og.Graph], Any]
+
+
+@pytest.fixture(scope="module")
+def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    graph = og.init(tmp_path_factory.mktemp("stopped") / "graph", SCHEMA)
+    for i in range(ROWS):
+        graph.insert({"P": [{"name": f"p{i}", "v": i, "bio": f"text {i}"}], "Q": [{"name": f"q{i}", "bio": "same"}]})
+    return Path(graph.uri)
+
+
+@pytest.fixture
+def path(_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OMNIGRAPH_THREADS", "1")
+    monkeypatch.setitem(provider.KINDS, "tiny", provider.Kind(_Tiny, "tiny", 16, 16))
+    return Path(shutil.copytree(_template, tmp_path / "graph"))
+
+
+class Stop:
+    """An observer that stops its operation before the nth time that it comes to a phase, and lets others act."""
+
+    def __init__(self, phase: str, nth: int, others: Callable[[], None]) -> None:
+        self._phase, self._left, self._others = phase, nth, others
+        self.graph: og.Graph | None = None
+        self.stopped = False
+
+    def __call__(self, phase: str) -> None:
+        self._left -= phase == self._phase
+        if self._left == 0 and phase == self._phase and not self.stopped:
+            self.stopped = True
+            assert self.graph is not None
+            self.graph._door.tickets._heart._held.clear()
+            self._others()
+
+
+def clean(path: Path, *, aged: bool, lease_lost: bool) -> None:
+    """A cleanup to one version; `aged`: as if everything had been written a month ago."""
+    if lease_lost:
+        shutil.rmtree(path / LEASES, ignore_errors=True)
+    if aged:
+        for folder in ("nodes", "edges", "__staging"):
+            if (path / folder).exists():
+                make_old(path / folder)
+    result = cleanup(og.open(path)._door, Policy(default=Rule(keep=1)), confirm=True)
+    assert not [t.error for t in result.tables if t.error]
+
+
+def run(path: Path, act: Act, stop: Stop) -> Any:
+    stop.graph = og.open(path, engine="local", observer=stop)
+    result = act(stop.graph)
+    assert stop.stopped, "the operation never came to that phase"
+    return result
+
+
+def judge(path: Path, *, extra: int = 0) -> None:
+    graph = og.open(path)
+    assert graph.nodes("P").num_rows == ROWS + extra
+    assert graph.nodes("Q").num_rows == ROWS
+    wrong = [f for f in graph.verify(full=True).findings if f.severity == "error"]
+    assert not wrong
+    graph.insert({"P": [{"name": "later"}], "Q": [{"name": "later"}]})
+    graph.cleanup(keep=1, confirm=True)
+    assert og.open(path).nodes("P").num_rows == ROWS + extra + 1
+
+
+def optimize(graph: og.Graph) -> Any:
+    result = graph.optimize()
+    assert result.ok
+    assert result.commits
+    return result
+
+
+def embed(graph: og.Graph) -> Any:
+    result = graph.embed(provider="tiny")
+    assert result.embedded == {"node:P": ROWS, "node:Q": ROWS}
+    return result
+
+
+def insert(graph: og.Graph) -> Any:
+    return graph.insert({"P": [{"name": "new", "v": 7}]})
+
+
+def load(graph: og.Graph) -> Any:
+    return graph.load([b'{"type": "P", "data": {"name": "new"}}\n'], mode="merge")
+
+
+@pytest.mark.parametrize("lease_lost", [False, True], ids=["leased", "lease_lost"])
+@pytest.mark.parametrize("aged", [False, True], ids=["young", "aged"])
+@pytest.mark.parametrize(("act", "nth"), [(optimize, 3), (embed, 2)], ids=["optimize", "embed"])
+def test_a_long_operation_stopped_between_effects_rolled_back_and_cleaned_up_after(
+    path: Path, act: Act, nth: int, aged: bool, lease_lost: bool
+) -> None:
+    def others() -> None:
+        og.open(path).insert({"Z": [{"name": "z"}]})
+        clean(path, aged=aged, lease_lost=lease_lost)
+
+    run(path, act, Stop("effect", nth, others))
+    judge(path)
+
+
+@pytest.mark.parametrize("act", [optimize, embed], ids=["optimize", "embed"])
+def test_work_whose_lease_had_a_gap_is_prepared_again_with_new_files(
+    path: Path, act: Act, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boottime_s, files = leases._boottime_s, list[set[Path]]()
+
+    def asleep() -> None:
+        files.append(set((path / "nodes").rglob("data/*.lance")))
+        monkeypatch.setattr(leases, "_boottime_s", lambda: boottime_s() + leases.LEASE_S + 1)
+
+    before = set((path / "nodes").rglob("data/*.lance"))
+    run(path, act, Stop("ticket", 1, asleep))
+    unused = files[0] - before
+    graph = og.open(path)
+    pins = graph._door.view("main").pins.values()
+    used = {f for pin in pins for f in _data_files(graph, pin)}
+    assert unused
+    assert not used & unused
+    judge(path)
+
+
+def _data_files(graph: og.Graph, pin: Any) -> set[Path]:
+    table = graph._door.tables.open(pin)
+    folder = Path(graph._location.join(pin.root)) / "data"
+    return {folder / file.path for fragment in table.get_fragments() for file in fragment.metadata.files}
+
+
+@pytest.mark.parametrize("phase", ["ticket", "check"])
+@pytest.mark.parametrize("act", [insert, load], ids=["insert", "load"])
+def test_a_write_that_stands_in_the_door_while_cleanup_believes_it_to_be_old(path: Path, act: Act, phase: str) -> None:
+    run(path, act, Stop(phase, 1, lambda: clean(path, aged=True, lease_lost=True)))
+    judge(path, extra=1)
