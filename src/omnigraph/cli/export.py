@@ -15,7 +15,7 @@ from typer import Option
 
 from omnigraph.cli.files import written
 from omnigraph.cli.options import AsOf, At, Branch, Conf, Engine, Json, Master, Quiet, Store, Uri
-from omnigraph.cli.output import Answer, count, echo_target
+from omnigraph.cli.output import Answer, count, echo_target, stdout_bytes
 from omnigraph.cli.progress import Progress, size_text
 from omnigraph.cli.target import Target, open_graph, resolve
 from omnigraph.errors import UsageError
@@ -101,7 +101,7 @@ def _to_stream(target: Target, out: str | None, state: dict[str, Any], *, json: 
 
     with open_graph(target) as graph, Progress("exporting", lambda: size_text(done), quiet=quiet or out is None):
         if out is None:
-            sink = sys.stdout.buffer
+            sink = stdout_bytes()
             graph.export(counted, **state)
             sys.stdout.flush()
             return None

@@ -74,6 +74,15 @@ def report(failure: Failure, *, as_json: bool) -> None:
     write_text(sys.stderr, f"error: {failure.message.rstrip()}\n{remedy}")
 
 
+def report_traceback(error: BaseException) -> None:
+    """For OMNIGRAPH_DEBUG."""
+    import traceback
+
+    from omnigraph.cli.output import write_text
+
+    write_text(sys.stderr, "".join(traceback.format_exception(error)))
+
+
 def _wrong_usage(error: Any) -> Failure:
     """What the parser says, in our words where a flag belongs to another plane."""
     from omnigraph.cli.planes import foreign_flag

@@ -79,12 +79,10 @@ def _run(args: list[str]) -> int:
 
 
 def _fail(error: BaseException, args: Sequence[str]) -> int:
-    from omnigraph.cli.failure import describe, report
+    from omnigraph.cli.failure import describe, report, report_traceback
 
     if os.environ.get("OMNIGRAPH_DEBUG", "") not in ("", "0"):
-        import traceback
-
-        traceback.print_exception(error, file=sys.stderr)
+        report_traceback(error)
     if isinstance(error, BrokenPipeError):
         _drop_stdout()
         return 1

@@ -3,14 +3,20 @@
 Tables are drawn by rich on a terminal, so that they fit its width; everywhere else they are aligned columns without
 borders, easy on `grep` and `awk`. Where a terminal is narrow, cells have several lines. Names are cut in their middle
 instead, and only on a terminal: a name in pieces on several lines can't be read, nor found again.
+
+Whatever is printed passes through here, and leaves without control characters: names, values and messages may come from
+a graph that somebody else has made, and a terminal would obey them. Only a stream of data that goes into a file or a
+pipe is left as it is.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TextIO
+from dataclasses import dataclass, replace
+from typing import IO, Any, Literal, TextIO, cast
+
+from omnigraph.language.controls import escaped
 
 GAP = 2
 """Between two columns."""
@@ -58,19 +64,43 @@ def show(answer: Answer) -> None:
 
 
 def write_json(document: Mapping[str, Any]) -> None:
-    """Always UTF-8, whatever the terminal speaks; bytes of a file name that are no UTF-8 become \\u escapes."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(json_bytes(document, indent=2))
+    sys.stdout.flush()
+
+
+def json_bytes(document: Any, *, indent: int | None = None) -> bytes:
+    """A document and the end of its line. Always UTF-8, whatever the terminal speaks; control characters, and bytes of
+    a file name that are no UTF-8, become \\u escapes.
+    """
     import json
 
-    body = json.dumps(document, ensure_ascii=False, indent=2, default=str)
-    sys.stdout.flush()
-    sys.stdout.buffer.write(body.encode("utf-8", "backslashreplace") + b"\n")
-    sys.stdout.flush()
+    return escaped(json.dumps(document, ensure_ascii=False, indent=indent, default=str)).encode() + b"\n"
+
+
+class TerminalBytes:
+    """A terminal as a place for data: what it would obey is escaped. Each write is whole characters."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> int:
+        write_text(self._stream, data.decode(errors="backslashreplace"))
+        return len(data)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def stdout_bytes() -> IO[bytes]:
+    """Where data goes that was asked for without a file."""
+    return cast("IO[bytes]", TerminalBytes(sys.stdout)) if sys.stdout.isatty() else sys.stdout.buffer
 
 
 def write_text(stream: TextIO, text: str) -> None:
-    """A terminal that can't show a character gets a question mark rather than a failure."""
+    """A terminal gets no character that it would obey, and for one that it can't show a question mark."""
     encoding = stream.encoding or "utf-8"
-    stream.write(text.encode(encoding, "replace").decode(encoding))
+    stream.write(escaped(text).encode(encoding, "replace").decode(encoding))
     stream.flush()
 
 
@@ -81,7 +111,15 @@ def echo_target(doing: str, target: str, *, branch: str | None = None, quiet: bo
         write_text(sys.stderr, f"→ {doing} {target}{where}\n")
 
 
+def _shown(table: Table) -> Table:
+    """The table with cells of one line each that no terminal obeys."""
+    columns, *rows = ([escaped(cell, lines=False) for cell in row] for row in (table.columns, *table.rows))
+    right = frozenset(escaped(name, lines=False) for name in table.right)
+    return replace(table, columns=columns, rows=rows, right=right)
+
+
 def aligned(table: Table) -> str:
+    table = _shown(table)
     widths = [max(len(r[i]) for r in (table.columns, *table.rows)) for i in range(len(table.columns))]
     lines = []
     for row in (table.columns, *table.rows):
@@ -103,6 +141,7 @@ def _draw(table: Table) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    table = _shown(table)
     console = Console(file=sys.stdout, highlight=False)
     widths = _widths(table, console.width) if table.names else None
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from omnigraph.language.controls import escaped
+
 SILENT_S = 2.0
 INTERVAL_S = 0.25
 
@@ -40,7 +42,8 @@ class Progress:
         while True:
             seconds = time.monotonic() - started
             detail = f"{self._detail()}, " if self._detail is not None else ""
-            sys.stderr.write(f"\r\x1b[2K  {self._label}: {detail}{seconds:.0f} s")
+            line = escaped(f"{self._label}: {detail}{seconds:.0f} s", lines=False)
+            sys.stderr.write(f"\r\x1b[2K  {line}")
             sys.stderr.flush()
             if self._done.wait(INTERVAL_S):
                 break

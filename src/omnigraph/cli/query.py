@@ -17,9 +17,10 @@ from typer import Option
 
 from omnigraph.cli.files import read_json, read_text, written
 from omnigraph.cli.options import AsOf, At, Branch, Json, Store, Words
-from omnigraph.cli.output import Answer, Table
+from omnigraph.cli.output import Answer, Table, json_bytes, stdout_bytes
 from omnigraph.cli.target import Target, open_graph, resolve
 from omnigraph.errors import UsageError
+from omnigraph.language.controls import escaped
 
 if TYPE_CHECKING:
     from typing import IO
@@ -232,7 +233,7 @@ def sink_of(out: str | None) -> Iterator[IO[bytes]]:
         with written(out) as file:
             yield file
         return
-    yield sys.stdout.buffer
+    yield stdout_bytes()
     sys.stdout.flush()
 
 
@@ -251,22 +252,17 @@ def rows_table(result: Result, *, most: int | None = None) -> Table:
 
 def write_rows(result: Result, head: Mapping[str, Any], format: str, sink: IO[bytes]) -> None:
     """`head` is what json and jsonl say about the rows."""
-    import json
-
-    def line(body: Any) -> bytes:
-        return json.dumps(body, ensure_ascii=False).encode() + b"\n"
-
     if format == "json":
-        sink.write(line({**head, "rows": plain(result.to_pylist())}))
+        sink.write(json_bytes({**head, "rows": plain(result.to_pylist())}))
     elif format == "jsonl":
-        sink.write(line(head))
+        sink.write(json_bytes(head))
         for row in result:
-            sink.write(line(plain(row)))
+            sink.write(json_bytes(plain(row)))
     elif format == "kv":
         for number, row in enumerate(result):
             sink.write(b"\n" if number else b"")
             for key, value in row.items():
-                sink.write(f"{key}: {_text(value)}\n".encode())
+                sink.write(escaped(f"{key}: {_text(value)}\n").encode())
     elif format == "csv":
         _write_csv(result, sink)
     elif format == "table":

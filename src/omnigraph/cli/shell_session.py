@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.cli.failure import Failure, describe, report
+from omnigraph.cli.failure import Failure, describe, report, report_traceback
 from omnigraph.cli.mutate import head as mutation_head
 from omnigraph.cli.mutate import lines_of
 from omnigraph.cli.output import Answer, Table, count, show, write_text
@@ -121,9 +121,7 @@ class Session:
 
     def _fail(self, error: BaseException) -> int:
         if os.environ.get("OMNIGRAPH_DEBUG", "") not in ("", "0"):
-            import traceback
-
-            traceback.print_exception(error, file=sys.stderr)
+            report_traceback(error)
         failure: Failure = describe(error)
         if type(error) is UsageError:
             failure = replace(failure, remedy=":help tells what the shell knows.")

@@ -23,6 +23,7 @@ from typing import Any, TextIO
 
 from omnigraph.cli.output import count, write_text
 from omnigraph.cli.progress import size_text
+from omnigraph.language.controls import escaped
 from omnigraph.pipeline.progress import Silent, Watcher
 
 REFRESH_PER_S = 8
@@ -133,7 +134,7 @@ class _Bars(_View):
         if self._drawn is None:
             self._drawn = _rich_progress(self._stream)
             self._drawn.start()
-        self._bar = self._drawn.add_task(stage.name, total=stage.tasks, amounts="tasks")
+        self._bar = self._drawn.add_task(escaped(stage.name, lines=False), total=stage.tasks, amounts="tasks")
 
     def _draw(self, stage: _Stage) -> None:
         rows = f"{stage.rows:,} rows" if stage.rows else ""
@@ -149,7 +150,7 @@ class _Bars(_View):
             super()._say(text)
         else:
             # Above the bars, which are drawn again below it.
-            self._drawn.console.print(text, markup=False, highlight=False)
+            self._drawn.console.print(escaped(text), markup=False, highlight=False)
 
     def close(self) -> None:
         if self._drawn is not None:

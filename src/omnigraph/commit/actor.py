@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.errors import UsageError
+from omnigraph.language.controls import has_controls
 
 RESERVED = "omnigraph:"
 
@@ -15,6 +16,8 @@ def checked_actor(actor: str | None) -> str | None:
         raise UsageError(detail=f"the actor is a name, not a {type(actor).__name__}.")
     if not actor.strip():
         raise UsageError(detail="the actor's name is empty.")
+    if has_controls(actor):
+        raise UsageError(detail=f"the actor's name has control characters: {actor!a}.")
     if actor.startswith(RESERVED):
         raise UsageError(detail=f"{actor} is not free: names that begin with {RESERVED} are the program's own.")
     return actor
