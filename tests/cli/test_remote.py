@@ -83,7 +83,7 @@ def test_local_targets_are_never_asked_about(done: Cli, graph: Path) -> None:
 def test_a_bucket_that_does_not_exist_is_told_in_a_sentence(cli: Cli, bucket: str) -> None:
     result = cli("snapshot", "s3://no-such-bucket/g", "--json")
     assert result.code == 1
-    assert result.error["condition"] == "graph_not_found"
+    assert (result.error["condition"], result.error["reason"]) == ("storage_failed", "bucket_missing")
     assert result.error["remedy"]
 
 

@@ -49,6 +49,7 @@ OmnigraphError
 │   ├── NewerFormat            the graph was written by a newer omnigraph
 │   ├── GraphMoved             a folder with forks was copied or moved: they refer to the old address
 │   ├── HostileOrDamagedManifest  a stored name, path or number has not the form that it must have
+│   ├── ManifestMissing        tables of a graph are there, and its manifest is not
 │   └── NotAGraph              something is there, and it is not a graph of ours
 ├── LookupFailed
 │   ├── GraphNotFound, GraphExists
@@ -97,6 +98,7 @@ from omnigraph.errors.graph import (
     HostileOrDamagedManifest,
     InvalidBranchName,
     LookupFailed,
+    ManifestMissing,
     NewerFormat,
     NoCommitAtThatTime,
     NotAGraph,
@@ -200,6 +202,7 @@ __all__ = [
     "InvalidFilter",
     "KeyConflict",
     "LookupFailed",
+    "ManifestMissing",
     "NewerFormat",
     "NoCommitAtThatTime",
     "NotAGraph",

@@ -131,6 +131,17 @@ class HostileOrDamagedManifest(FormatError):
     )
 
 
+class ManifestMissing(FormatError):
+    """`tables` names up to 20 of the folders of tables that are there, relative to `uri`."""
+
+    condition = "manifest_missing"
+    text = "the manifest of the graph at {uri} is lost: {detail} there, and nothing says which versions are published."
+    remedy_text = (
+        "Bring the folder __manifest back from a copy of the store; nothing was changed. If that graph is given up, "
+        "use another address, or remove what is there first."
+    )
+
+
 # ---- look-ups --------------------------------------------------------------------------------------------------------
 
 

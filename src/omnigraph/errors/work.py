@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from omnigraph.errors import reasons
 from omnigraph.errors.base import OmnigraphError, Shown
 
 _LANCE_PLACES = re.compile(r",\s*/[^\s,]+\.rs:\d+:\d+")
+_DEBUG = "\n\nDebug source:"
 
 
 # ---- engines ---------------------------------------------------------------------------------------------------------
@@ -75,14 +77,32 @@ class EmbeddingFailed(EmbeddingError):
 
 
 class StorageError(OmnigraphError):
-    """`detail` is what the store said, without the places in Lance's own source that it appends."""
+    """`detail` is what the store said, without the places in its source and the structures that Rust appends.
+
+    `reason` says why, where that can be told: `access_denied`, `bad_credentials`, `bucket_missing`, `wrong_region`,
+    `unreachable`, `disk_full`, `not_a_folder`; None otherwise.
+    """
 
     condition = "storage_failed"
     text = "the store failed while {doing}: {detail}"
     remedy_text = "Free space, check access and connection, then repeat the command: nothing half-done became visible."
 
-    def __init__(self, *, doing: str, detail: str) -> None:
-        super().__init__(doing=doing, detail=_LANCE_PLACES.sub("", detail))
+    def __init__(self, *, doing: str, detail: str, reason: str | None = None) -> None:
+        said = _LANCE_PLACES.sub("", detail.partition(_DEBUG)[0])
+        known = reasons.named(reason) or reasons.reason_of(said)
+        super().__init__(doing=doing, detail=said, reason=None if known is None else known.name)
+
+    @property
+    def message(self) -> str:
+        known = reasons.named(self.fields.get("reason"))
+        if known is None:
+            return super().message
+        return f"the store failed while {self.fields['doing']}: {known.phrase}: {self.fields['detail']}"
+
+    @property
+    def remedy(self) -> str:
+        known = reasons.named(self.fields.get("reason"))
+        return super().remedy if known is None else known.remedy
 
 
 class SymlinkInGraph(StorageError):

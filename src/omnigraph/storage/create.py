@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import GraphExists, OmnigraphError, StorageError, UsageError
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.storage import conditional, durable, lancefs, nofollow
-from omnigraph.storage.layout import CLEANUP, MANIFEST, RECOVERY, TABLE_FOLDERS, Location
+from omnigraph.storage import conditional, durable, lancefs, nofollow, remains
+from omnigraph.storage.layout import LAYOUT_NAMES, MANIFEST, Location
 from omnigraph.storage.manifest import (
     HEAD,
     ROW_IDS_KEY,
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
-_OUR_NAMES = frozenset({MANIFEST, RECOVERY, CLEANUP, *TABLE_FOLDERS.values()})
-
 
 def create_table(
     location: Location, t: EntityType, *, incarnation: str, stable_row_ids: bool, stamp: str
@@ -56,16 +54,20 @@ def create_table(
 
 
 def require_free(location: Location) -> None:
-    """Refuse an address that holds a graph, a local folder that holds something else, and a store that can't decide
-    races.
+    """Refuse an address that holds a graph, or one that has lost its manifest, a local folder that holds something
+    else, and a store that can't decide races.
     """
     nofollow.require_layout(location)
-    if graph_exists(location):
+    if location.is_local and os.path.isfile(location.uri):
+        raise UsageError(detail=f"{location.uri} is a file; a graph needs a folder of its own.")
+    remains.require_folder(location)
+    if graph_exists(location) or remains.has_versions(location):
         raise GraphExists(uri=location.uri)
+    lost = remains.lost_graph(location)
+    if lost is not None:
+        raise lost
     if location.is_local and os.path.exists(location.uri):
-        if not os.path.isdir(location.uri):
-            raise UsageError(detail=f"{location.uri} is a file; a graph needs a folder of its own.")
-        foreign = sorted(set(os.listdir(location.uri)) - _OUR_NAMES)
+        foreign = sorted(set(os.listdir(location.uri)) - set(LAYOUT_NAMES))
         if foreign:
             detail = f"{location.uri} is not empty (it holds {foreign[0]!r}); a graph needs a folder of its own."
             raise UsageError(detail=detail)

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError, SymlinkInGraph
+from omnigraph.errors.reasons import reason_of
 from omnigraph.storage import durable, nofollow, torn
 from omnigraph.storage.bases import require_own_bases, table_of
 from omnigraph.storage.layout import Location
@@ -57,7 +58,7 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
     try:
         table: LanceDataset = _lance().dataset(uri, version=version, storage_options=location.lance_options)
     except (ValueError, OSError) as error:
-        if _MISSING.search(str(error)):
+        if is_missing(error):
             raise TableMissing(uri, version) from error
         raise StorageError(doing=f"opening {uri}", detail=str(error)) from error
     except BaseException as error:
@@ -96,7 +97,7 @@ def is_gone(table: LanceDataset) -> bool:
     try:
         _lance().dataset(table.uri, version=table.version, storage_options=table._storage_options)
     except (ValueError, OSError) as error:
-        return bool(_MISSING.search(str(error)))
+        return is_missing(error)
     return False
 
 
@@ -173,7 +174,13 @@ def commit(
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether what the store said is that something is not there."""
+    """Whether what the store said is that something is not there.
+
+    A bucket that does not exist, or a key that the store does not know, says nothing about the object.
+    """
+    known = reason_of(str(error))
+    if known is not None and known.name != "not_a_folder":
+        return False
     return bool(_MISSING.search(str(error)))
 
 
@@ -182,7 +189,7 @@ def stamp_of(table: LanceDataset, version: int) -> str | None:
     try:
         found = table.read_transaction(version)
     except (ValueError, OSError, KeyError) as error:
-        if _MISSING.search(str(error)) or torn.is_torn(table.uri, version):
+        if is_missing(error) or torn.is_torn(table.uri, version):
             return None
         raise StorageError(doing=f"reading the history of {table.uri}", detail=str(error)) from error
     if found is None:

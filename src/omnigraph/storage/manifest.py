@@ -12,7 +12,6 @@ Never done here: restore, tag, overwrite, or a replacement of the whole config.
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import time
@@ -34,7 +33,7 @@ from omnigraph.errors import (
 from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.serial import require_types, schema_from_json, schema_to_json
-from omnigraph.storage import durable, lancefs, nofollow, torn
+from omnigraph.storage import durable, lancefs, nofollow, remains, torn
 from omnigraph.storage.conditional import require_conditional
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import MAIN, Head, Pin, Record, apply_delta
@@ -56,6 +55,7 @@ RECENT_MOST = 24
 FULL_EVERY = 32
 """How many commits at the most a snapshot of the past looks back through."""
 FRAGMENTS_MOST = 24
+_OPENINGS = 2
 
 
 class SwapLost(Exception):
@@ -99,14 +99,17 @@ class Manifest:
         return known
 
     def _open(self) -> LanceDataset:
-        uri = self.location.manifest_uri
         nofollow.require_layout(self.location)
-        if self.location.is_local and os.path.isfile(self.location.uri):
-            raise NotAGraph(uri=self.location.uri, detail="it is a file.")
-        try:
-            return lancefs.open_newest(self.location, uri)
-        except lancefs.TableMissing as error:
-            raise GraphNotFound(uri=self.location.uri) from error
+        remains.require_folder(self.location)
+        for _ in range(_OPENINGS):
+            try:
+                return lancefs.open_newest(self.location, self.location.manifest_uri)
+            except lancefs.TableMissing as error:
+                if not remains.has_versions(self.location):
+                    raise (remains.lost_graph(self.location) or GraphNotFound(uri=self.location.uri)) from error
+            # Another process may just have created the graph.
+        detail = "versions of the manifest are listed and can't be read"
+        raise StorageError(doing=f"opening {self.location.manifest_uri}", detail=detail)
 
     def format(self) -> int:
         """The generation of the manifest's shape; an unstamped one is the oldest."""
