@@ -10,8 +10,6 @@ that Spark alone reads, is None.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +17,8 @@ from typing import Any
 
 from omnigraph.errors import FileUnreadable
 from omnigraph.language.schema.model import EntityType, Schema
+from omnigraph.pipeline.csv.options import csv_format
+from omnigraph.pipeline.csv.read import csv_header
 from omnigraph.pipeline.file_check import type_of
 from omnigraph.pipeline.file_model import PipelineFile, Target
 from omnigraph.pipeline.files import InputFile, find_files, open_input, total_bytes
@@ -189,7 +189,7 @@ def columns_of(table: TableSource, first: InputFile) -> list[str] | None:
 
     try:
         if table.kind == "csv":
-            return _csv_columns(table, _beginning(first))
+            return csv_header(first, csv_format(table.format_options, path=first.path)).names
         if table.kind == "jsonl":
             return _json_columns(_beginning(first))
         return _arrow_columns(table.kind, first)
@@ -204,13 +204,6 @@ def _beginning(first: InputFile) -> str:
         packed = first.compression
         file = raw if packed is None else pa.CompressedInputStream(raw, packed)
         return bytes(file.read(LOOK_BYTES)).decode("utf-8-sig", "replace")
-
-
-def _csv_columns(table: TableSource, text: str) -> list[str]:
-    delimiter = table.options.get("delimiter") or ("\t" if ".tsv" in table.path else ",")
-    line = next(csv.reader(io.StringIO(text), delimiter=delimiter, quotechar=table.options.get("quote") or '"'))
-    has_header = table.options.get("header", "true").lower() == "true"
-    return line if has_header else [f"_c{i}" for i in range(len(line))]
 
 
 def _json_columns(text: str) -> list[str]:

@@ -296,5 +296,22 @@ def read_whole(path: str, compression: str | None) -> bytes:
         raise FileUnreadable(path=path, detail=str(error)) from error
 
 
+def read_beginning(path: str, size_bytes: int, compression: str | None) -> bytes:
+    """The first bytes of a file, unpacked; fewer if it has no more."""
+    import pyarrow as pa
+
+    if compression is None:
+        return read_range(path, 0, size_bytes)
+    parts: list[bytes] = []
+    try:
+        with open_input(path) as raw, pa.CompressedInputStream(raw, compression) as file:
+            while size_bytes > 0 and (part := bytes(file.read(size_bytes))):
+                parts.append(part)
+                size_bytes -= len(part)
+    except OSError as error:
+        raise FileUnreadable(path=path, detail=str(error)) from error
+    return b"".join(parts)
+
+
 def total_bytes(files: Sequence[InputFile]) -> int:
     return sum(f.size_bytes for f in files)

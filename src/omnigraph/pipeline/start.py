@@ -19,6 +19,7 @@ from omnigraph.pipeline.aside import checked_place, quarantine_place
 from omnigraph.pipeline.bulk.cut import (
     PACKED,
     Piece,
+    csv_inputs,
     envelope_pieces,
     files_of,
     numbered,
@@ -194,10 +195,13 @@ def _require_possible(inputs: Inputs, engine: str) -> None:
 def _job(runner: Runner, staging: Staging, view: View, inputs: Inputs, *, mode: str, engines: Engines) -> Job:
     size = piece_bytes(inputs.unpacked_bytes, runner.parallelism)
     pieces: list[Piece] = list(envelope_pieces(inputs.files, size=size))
+    of_csv = [i for i in inputs.found if inputs.sources[i].kind == "csv"]
+    tables = [(inputs.tables[i][0], inputs.sources[i], inputs.found[i]) for i in of_csv]
+    csv = dict(zip(of_csv, csv_inputs(runner, tables, size=size), strict=True))
     for i, (t, given) in enumerate(inputs.tables):
         about = inputs.sources[i]
         if i in inputs.found:
-            pieces += table_pieces(t, about, inputs.found[i], size=size)
+            pieces += table_pieces(t, about, inputs.found[i], csv.get(i, ()), size=size)
         elif is_frame(given) or isinstance(given, str | os.PathLike | TableSource):
             frame = given if is_frame(given) else _read_by_spark(about, engines)
             pieces += staged_pieces(t, about, stage_frame(staging, frame))

@@ -33,7 +33,6 @@ _ENDINGS = {
     ".orc": "orc",
     ".lance": "lance",
 }
-CSV_OPTIONS = ("delimiter", "quote", "escape", "header", "null", "encoding", "multiline")
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,8 @@ class TableSource:
     """One table, or several files of one shape, for one type.
 
     `columns` maps a column to the property it means; `skip` names columns to leave out, `*` all that fit nothing.
-    `options` are those of the format: for CSV `delimiter`, `quote`, `escape`, `header` (true), `null` (the text that
-    means null, besides nothing at all), `multiline` (values may hold line breaks); for a format that only Spark reads,
-    what Spark takes.
+    `options` are those of the format: of CSV those of `pipeline.csv.options`, of a format that only Spark reads what
+    Spark takes.
     """
 
     path: str
@@ -72,10 +70,15 @@ class TableSource:
                 found[column] = name
         return found
 
+    @property
+    def format_options(self) -> dict[str, str]:
+        """The options, with what the name of the format says besides."""
+        return {"delimiter": "\t", **self.options} if self.format == "tsv" else dict(self.options)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "format": self.kind,
-            "options": dict(self.options),
+            "options": self.format_options,
             "columns": self.renamed(),
             "skip": list(self.skip),
         }
@@ -170,7 +173,7 @@ def parse_option(text: str, *, edges: bool) -> tuple[str, TableSource]:
         elif key in ("format", "from", "to"):
             given[key] = value
         else:
-            options[key] = {"\\t": "\t", "tab": "\t"}.get(value, value)
+            options[key] = value
     if not edges and (given.keys() & {"from", "to"}):
         raise UsageError(detail=f"--nodes {name}: only edges have from= and to=.")
     source = TableSource(

@@ -2,21 +2,25 @@
 
 A piece is one or several segments, in the order of the input: a byte range of a file of lines, a whole compressed
 file, some row groups, batches, stripes or fragments, a staged table. Small files share a piece, large ones are cut.
-Cutting reads file names, sizes and footers, never rows.
+Cutting reads file names, sizes and footers, never rows; only large files of CSV are scanned for the borders of their
+records (`pipeline.csv.cut`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.staging import Staging
-from omnigraph.pipeline.bulk.tables import csv_header, part_count, table_columns
+from omnigraph.pipeline.bulk.tables import part_count, table_columns
+from omnigraph.pipeline.csv.cut import CsvFile, csv_segments, cut_files, look_at
 from omnigraph.pipeline.files import InputFile, find_files
-from omnigraph.pipeline.tabular import CSV_OPTIONS, FORMATS, TableSource, fields_of
+from omnigraph.pipeline.runner import Runner
+from omnigraph.pipeline.tabular import FORMATS, TableSource, fields_of
 
 PIECE_BYTES = (4 << 20, 48 << 20)
 """The least and the most that one task reads of plain files; formats that are packed count four times."""
@@ -44,12 +48,33 @@ def envelope_pieces(files: Sequence[InputFile], *, size: int) -> Iterator[Piece]
         yield {"kind": "records", "segments": segments}
 
 
-def table_pieces(t: EntityType, source: TableSource, files: Sequence[InputFile], *, size: int) -> Iterator[Piece]:
-    """Pieces of tables for one type."""
+def table_pieces(
+    t: EntityType, source: TableSource, files: Sequence[InputFile], csv: Sequence[CsvFile] = (), *, size: int
+) -> Iterator[Piece]:
+    """Pieces of tables for one type. `csv` are the files of CSV as `csv_inputs` has cut them."""
     about = {"kind": "table", "type": t.key, **source.to_json()}
     segments = _line_segments(files, size) if source.kind == "jsonl" else _table_segments(t, source, files, size)
+    if source.kind == "csv":
+        segments = chain.from_iterable(csv_segments(file) for file in csv)
     for group in _grouped(segments, size):
         yield {**about, "segments": group}
+
+
+def csv_inputs(
+    runner: Runner, tables: Sequence[tuple[EntityType, TableSource, Sequence[InputFile]]], *, size: int
+) -> list[list[CsvFile]]:
+    """The files of every table that is CSV, cut where records begin: one pass of tasks for all of them."""
+    inputs: list[tuple[CsvFile, Mapping[str, str]]] = []
+    counts: list[int] = []
+    for t, source, files in tables:
+        options = source.format_options
+        headed = look_at(files, options)
+        for csv in headed:
+            fields_of(t, csv.header.names, source.renamed(), source.skip)
+        inputs += [(csv, options) for csv in headed]
+        counts.append(len(headed))
+    cut = iter(cut_files(runner, inputs, size=size))
+    return [list(islice(cut, count)) for count in counts]
 
 
 def staged_pieces(t: EntityType, source: TableSource, names: Sequence[tuple[str, int]]) -> Iterator[Piece]:
@@ -100,9 +125,6 @@ def _table_segments(
     kind = source.kind
     for file in files:
         about = {"source": file.name, "path": file.path, "size": file.size_bytes}
-        if kind == "csv":
-            yield from _csv_segments(t, source, file, about, size)
-            continue
         with _readable(file):
             columns = table_columns(kind, file.path)
             parts = part_count(kind, file.path)
@@ -113,27 +135,6 @@ def _table_segments(
             last = min(first + step, parts)
             share = file.size_bytes * (last - first) // parts
             yield {**about, "first": first, "last": last, "bytes": each * (last - first), "read": share}
-
-
-def _csv_segments(
-    t: EntityType, source: TableSource, file: InputFile, about: Mapping[str, Any], size: int
-) -> Iterator[dict[str, Any]]:
-    options = source.options
-    unknown = sorted(options.keys() - set(CSV_OPTIONS))
-    if unknown:
-        raise UsageError(detail=f"CSV has no option {unknown[0]!r}.")
-    with _readable(file):
-        header, after = csv_header(file, options)
-    fields_of(t, header, source.renamed(), source.skip)
-    shape = {**about, "header": header}
-    if file.compression is not None or options.get("multiline") == "true":
-        whole = {"compression": file.compression, "skip_header": after > 0}
-        yield {**shape, **whole, "bytes": 4 * file.size_bytes, "read": file.size_bytes}
-        return
-    for start in range(after, file.size_bytes, size):
-        stop = min(start + size, file.size_bytes)
-        size_bytes = stop - start
-        yield {**shape, "start": start, "stop": stop, "after_header": after, "bytes": size_bytes, "read": size_bytes}
 
 
 class _readable:

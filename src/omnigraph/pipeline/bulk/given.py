@@ -24,7 +24,8 @@ import pyarrow as pa
 from omnigraph.errors import ConstraintViolation, Violation
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.context import Context
-from omnigraph.pipeline.bulk.tables import read_csv, read_part, table_columns
+from omnigraph.pipeline.bulk.tables import read_part, table_columns
+from omnigraph.pipeline.csv.read import read_csv
 from omnigraph.pipeline.tabular import fields_of
 from omnigraph.write.problems import told
 
