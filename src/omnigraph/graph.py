@@ -349,14 +349,21 @@ class Graph(Ask, Upkeep):
     # ---- schema ------------------------------------------------------------------------------------------------------
 
     def plan_schema(
-        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, schema_file: str = "<schema>"
+        self,
+        text: str,
+        *,
+        branch: str = MAIN,
+        allow_data_loss: bool = False,
+        drop_all: bool = False,
+        schema_file: str = "<schema>",
     ) -> SchemaPlan:
         """What applying this schema to the branch would do. Nothing is changed."""
         from omnigraph.language.schema.parse import parse_schema
         from omnigraph.write.evolve import ApplySchema
 
         desired = parse_schema(text, file=schema_file)
-        return ApplySchema(desired, allow_data_loss=allow_data_loss).plan(self._door.view(branch))
+        operation = ApplySchema(desired, allow_data_loss=allow_data_loss, drop_all=drop_all)
+        return operation.plan(self._door.view(branch))
 
     def apply_schema(
         self,
@@ -364,15 +371,20 @@ class Graph(Ask, Upkeep):
         *,
         branch: str = MAIN,
         allow_data_loss: bool = False,
+        drop_all: bool = False,
         schema_file: str = "<schema>",
         **options: Any,
     ) -> SchemaResult:
-        """Move the branch to this schema, with all its tables, in one commit. Other branches keep theirs."""
+        """Move the branch to this schema, with all its tables, in one commit. Other branches keep theirs.
+
+        A schema that keeps no type of the branch needs `drop_all`, or `allow_data_loss`, which removes the data too.
+        """
         from omnigraph.language.schema.parse import parse_schema
         from omnigraph.maintenance.cleanup import dropped
         from omnigraph.write.evolve import ApplySchema
 
-        operation = ApplySchema(parse_schema(text, file=schema_file), allow_data_loss=allow_data_loss)
+        desired = parse_schema(text, file=schema_file)
+        operation = ApplySchema(desired, allow_data_loss=allow_data_loss, drop_all=drop_all)
         with self._door.lock:
             before = self._door.view(branch)
             plan = operation.plan(before)

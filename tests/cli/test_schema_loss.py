@@ -70,3 +70,39 @@ def test_a_soft_drop_says_nothing_of_removal(done: Cli, graph: Path) -> None:
     assert "until cleanup" in told
     assert "removed" not in told
     assert '"age":36' in done("export", graph, "--commit", old).out.replace(" ", "")
+
+
+# ---- everything at once ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "// all of it is gone\n"])
+def test_an_empty_schema_file_drops_nothing(cli: Cli, done: Cli, graph: Path, text: str) -> None:
+    before = done("export", graph).out
+    Path("next.pg").write_text(text)
+    planned = done("schema", "plan", graph, "--schema", "next.pg", "--json").json
+    assert not planned["supported"]
+    refused = cli("schema", "apply", graph, "--schema", "next.pg", "--json")
+    assert refused.code == 1
+    assert refused.error["condition"] == "unsupported_schema_change"
+    assert "every type of the graph is dropped (Person, Knows)" in refused.error["message"]
+    assert done("export", graph).out == before
+
+
+@pytest.mark.parametrize(("answer", "code"), [("g\n", 0), ("yes\n", 1), ("\n", 1)])
+def test_on_a_terminal_the_name_of_the_graph_confirms_it(
+    cli: Cli, done: Cli, graph: Path, answer: str, code: int
+) -> None:
+    Path("next.pg").write_text("")
+    told = cli("schema", "apply", graph, "--schema", "next.pg", stdin=answer, tty=True)
+    assert told.code == code
+    assert "every type of main is dropped" in told.err
+    assert "Type the graph's name, g, to go on" in told.err
+    types = done("schema", "show", graph, "--json").json["schema"]
+    assert bool(types["nodes"]) == bool(code)
+
+
+def test_allow_data_loss_says_it_too(done: Cli, graph: Path) -> None:
+    Path("next.pg").write_text("")
+    told = done("schema", "apply", graph, "--schema", "next.pg", "--allow-data-loss", "--json").json
+    assert told["plan"]["supported"]
+    assert not done("schema", "show", graph, "--json").json["schema"]["nodes"]

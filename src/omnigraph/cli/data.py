@@ -5,11 +5,12 @@ Each verb resolves its target, says on stderr where it writes, calls the graph o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from typer import Option
 
-from omnigraph.cli.consent import require_consent
+from omnigraph.cli.consent import confirmed_by_name, require_consent
 from omnigraph.cli.files import read_text
 from omnigraph.cli.options import (
     Actor,
@@ -30,7 +31,7 @@ from omnigraph.cli.output import Answer, count, echo_target
 from omnigraph.cli.progress import Progress
 from omnigraph.cli.target import checked_actor, open_graph, resolve, resolve_with
 from omnigraph.cli.text import branches_text, commit_text, commits_text, dropped_text, plan_text, tables_text
-from omnigraph.errors import UsageError
+from omnigraph.errors import UnsupportedSchemaChange, UsageError
 
 From = Annotated[str, Option("--from", metavar="NAME", help="The branch to start from.")]
 Limit = Annotated[
@@ -94,7 +95,8 @@ def schema_apply(
     """Move one branch to a new schema, all its tables in one commit. Other branches keep theirs.
 
     Types and properties that the new schema does not have are dropped. They stay readable at older commits, unless
-    --allow-data-loss is given: then they are removed, except where another branch holds them.
+    --allow-data-loss is given: then they are removed, except where another branch holds them. A schema that keeps no
+    type at all needs --allow-data-loss, or the graph's name as an answer on a terminal.
     """
     target = resolve(uri, store)
     text = read_text(schema)
@@ -106,10 +108,21 @@ def schema_apply(
                 effect = f"{count(len(drops), 'drop', 'drops')} of {branch}'s schema can't be undone"
                 require_consent("schema apply --allow-data-loss", effect, target, yes=yes, as_json=json)
         echo_target("applying the schema to", target.uri, branch=branch, quiet=quiet)
-        with Progress("applying", quiet=quiet):
-            result = graph.apply_schema(
-                text, branch=branch, allow_data_loss=allow_data_loss, schema_file=schema, if_commit=if_commit
-            )
+        apply = partial(
+            graph.apply_schema,
+            text,
+            branch=branch,
+            allow_data_loss=allow_data_loss,
+            schema_file=schema,
+            if_commit=if_commit,
+        )
+        try:
+            with Progress("applying", quiet=quiet):
+                result = apply()
+        except UnsupportedSchemaChange as error:
+            if not error.drops_all or not confirmed_by_name(f"every type of {branch} is dropped", target, as_json=json):
+                raise
+            result = apply(drop_all=True)
     text_lines = plan_text(result.plan)
     if result.commit is not None:
         text_lines.append(f"applied to {branch}, commit {result.commit.id}")

@@ -28,6 +28,13 @@ class UnsupportedSchemaChange(OmnigraphError):
     text = "the schema can't be applied: {reasons}"
     remedy_text = "Run `omnigraph schema plan` to see every step, and change the schema file accordingly."
 
+    @property
+    def drops_all(self) -> bool:
+        """Whether nothing stands in the way but that every type would be dropped."""
+        steps = self.fields.get("plan", {}).get("steps", [])
+        refused = [step for step in steps if step["kind"] == "unsupported_change"]
+        return bool(refused) and all(step["code"] == "OG-DS-101" for step in refused)
+
 
 # ---- queries ---------------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class ApplySchema:
 
     desired: Schema
     allow_data_loss: bool = False
+    drop_all: bool = False
     kind: str = "schema_apply"
     quick: bool = False
 
@@ -47,6 +48,7 @@ class ApplySchema:
             self.desired,
             new_id=fresh_ids(),
             allow_data_loss=self.allow_data_loss,
+            drop_all=self.drop_all,
             populated=lambda t: view.count(t) > 0,
         )
 

@@ -119,6 +119,30 @@ REFUSED = [
         "@rename_from names gone, which does not exist",
     ),
     (
+        "node Person {}",
+        'node Person {} node Company @rename_from("Persom") {}',
+        "node:Company",
+        "@rename_from names Persom, which does not exist (did you mean Person?)",
+    ),
+    (
+        "node A {}",
+        'node A @rename_from("Gone") {}',
+        "node:A",
+        "@rename_from names Gone, which does not exist",
+    ),
+    (
+        "node A { x: I32 }",
+        'node A { x: I32 @rename_from("gone") }',
+        "node:A.x",
+        "@rename_from names gone, which does not exist",
+    ),
+    (
+        'node B @rename_from("A") {}',
+        'node B @rename_from("Gone") {}',
+        "node:B",
+        "@rename_from names Gone, which does not exist",
+    ),
+    (
         "node A {}",
         'node A {} node B @rename_from("A") {}',
         "node:B",
@@ -157,6 +181,35 @@ def test_an_unclear_rename_is_refused_with_its_reason(before: str, after: str, e
     made = plan(old, after)
     assert [(s.entity, s.reason) for s in made.unsupported] == [(entity, reason)]
     assert made.result is old
+
+
+SWAPPED = [
+    ("node A {} node B {}", 'node A @rename_from("B") {} node B @rename_from("A") {}', ["node:A", "node:B"]),
+    (
+        "node P { x: I32 y: I32 }",
+        'node P { x: I32 @rename_from("y") y: I32 @rename_from("x") }',
+        ["node:P.x", "node:P.y"],
+    ),
+    ("node A {} node B {}", 'node A @rename_from("B") {} node B {}', ["node:A"]),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "entities"), SWAPPED, ids=["types", "properties", "half"])
+def test_swapped_names_are_refused_and_not_ignored(before: str, after: str, entities: list[str]) -> None:
+    made = plan(before, after)
+    assert [s.entity for s in made.unsupported] == entities
+    assert all("both exist and stay; swap names in two steps" in s.reason for s in made.unsupported)
+
+
+def test_names_are_swapped_by_a_third_one() -> None:
+    first = plan("node A {} node B {}", 'node C @rename_from("A") {} node A @rename_from("B") {}')
+    assert not first.supported, "A is still there when it is claimed"
+    text = 'node C @rename_from("A") {} node B {}'
+    by_third = plan("node A {} node B {}", text).result
+    second = plan(by_third, 'node C {} node A @rename_from("B") {}').result
+    third = plan(second, 'node B @rename_from("C") {} node A {}')
+    assert third.supported
+    assert (third.result.node["B"].id, third.result.node["A"].id) == ("n01", "n02")
 
 
 def test_an_unclear_rename_drops_nothing() -> None:

@@ -64,7 +64,12 @@ def accepted(text: str) -> Schema:
 
 
 def plan(
-    before: str | Schema, after: str | Schema, *, allow_data_loss: bool = False, populated: bool = True
+    before: str | Schema,
+    after: str | Schema,
+    *,
+    allow_data_loss: bool = False,
+    drop_all: bool = False,
+    populated: bool = True,
 ) -> SchemaPlan:
     old = accepted(before) if isinstance(before, str) else before
     new = parse_schema(after) if isinstance(after, str) else after
@@ -74,6 +79,7 @@ def plan(
         new,
         new_id=lambda prefix: f"new-{ids(prefix)}",
         allow_data_loss=allow_data_loss,
+        drop_all=drop_all,
         populated=lambda t: populated,
     )
 

@@ -42,7 +42,12 @@ _EXPORT = "Keep the type, or export its rows first."
 CODES = {
     c.code: c
     for c in (
-        Code("OG-DS-101", "warning", "the whole graph is dropped (reserved)", "Export the graph first."),
+        Code(
+            "OG-DS-101",
+            "warning",
+            "every type of the graph is dropped",
+            "Check the schema file, or export first.",
+        ),
         Code("OG-DS-102", "warning", "a node type that holds rows is dropped", _EXPORT),
         Code("OG-DS-103", "warning", "an edge type that holds rows is dropped", _EXPORT),
         Code(

@@ -1,17 +1,20 @@
 """Which declaration of the new schema is which of the accepted one: by name, or by `@rename_from`.
 
-An entity whose name exists keeps its identity, so an old `@rename_from` left in the file means nothing any more. A new
-name with `@rename_from("Old")` takes over Old's identity. Where the two readings compete (Old is still declared, or
-both names exist and Old would silently be dropped) nothing is guessed: it is a conflict with a reason.
+An entity whose name exists keeps its identity. A new name with `@rename_from("Old")` takes over Old's identity. The
+annotation of a rename that was applied may stay in the file and means nothing any more: the accepted entity has it too.
+Any other `@rename_from` must name something that exists and that nobody else claims. Where two readings compete (Old
+is still declared, two names are swapped, or Old would silently be dropped) nothing is guessed: it is a conflict with a
+reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from omnigraph.language.schema.model import EdgeType, NodeType, Property
+from omnigraph.language.schema.source import did_you_mean
 
 T = TypeVar("T", NodeType, EdgeType, Property)
 
@@ -43,19 +46,16 @@ def match(accepted: Sequence[T], desired: Sequence[T]) -> Match[T]:
     for new in sorted(desired, key=lambda e: e.name in before):
         old_name = renamed_from(new)
         if new.name in before:
-            if old_name in before and old_name not in declared and old_name not in taken:
-                reason = (
-                    f"@rename_from names {old_name}, but {old_name} and {new.name} both exist; "
-                    f"drop one of them first, or remove the annotation"
-                )
+            reason = _contradiction(new, before, declared=declared, taken=taken)
+            if reason is None:
+                taken[new.name] = new
+            else:
                 result.conflicts.append((new, before[new.name], reason))
                 unclear |= {new.name, str(old_name)}
-            else:
-                taken[new.name] = new
         elif old_name is None:
             result.added.append(new)
         elif old_name not in before:
-            result.conflicts.append((new, None, f"@rename_from names {old_name}, which does not exist"))
+            result.conflicts.append((new, None, _unknown(old_name, before)))
         elif old_name in declared:
             reason = f"@rename_from names {old_name}, which is still declared; remove one of the two"
             result.conflicts.append((new, before[old_name], reason))
@@ -67,3 +67,28 @@ def match(accepted: Sequence[T], desired: Sequence[T]) -> Match[T]:
     result.pairs = [(old, taken[old.name]) for old in accepted if old.name in taken]
     result.dropped = [old for old in accepted if old.name not in taken and old.name not in unclear]
     return result
+
+
+def _contradiction(new: T, before: Mapping[str, T], *, declared: Collection[str], taken: Collection[str]) -> str | None:
+    """Why the annotation of an entity whose name exists can't be what it says; None if it is none, or was applied."""
+    old_name = renamed_from(new)
+    if old_name is None or old_name == new.name:
+        return None
+    if old_name in before and old_name not in declared and old_name not in taken:
+        return (
+            f"@rename_from names {old_name}, but {old_name} and {new.name} both exist; "
+            f"drop one of them first, or remove the annotation"
+        )
+    if old_name == renamed_from(before[new.name]):
+        return None
+    if old_name in before:
+        return (
+            f"@rename_from names {old_name}, but {old_name} and {new.name} both exist and stay; "
+            f"swap names in two steps, by a third one, or remove the annotation"
+        )
+    return _unknown(old_name, before)
+
+
+def _unknown(name: str, before: Iterable[str]) -> str:
+    hint = did_you_mean(name, before).lstrip().rstrip("?").replace("Did", "did", 1)
+    return f"@rename_from names {name}, which does not exist" + (f" ({hint}?)" if hint else "")

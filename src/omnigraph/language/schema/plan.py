@@ -24,6 +24,10 @@ from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Sche
 from omnigraph.language.schema.steps import AddType, DropType, RenameType, Step, UnsupportedChange
 
 T = TypeVar("T", NodeType, EdgeType)
+_SAY_SO = (
+    "if that is meant, confirm it with the graph's name on a terminal, with drop_all=True from Python, or remove the "
+    "data too with --allow-data-loss"
+)
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,13 @@ def plan_changes(
     *,
     new_id: Callable[[str], str],
     allow_data_loss: bool = False,
+    drop_all: bool = False,
     populated: Callable[[EntityType], bool] = lambda t: True,
 ) -> SchemaPlan:
-    """`populated` says whether an accepted type holds rows; `allow_data_loss` turns soft drops into hard ones."""
+    """`populated` says whether an accepted type holds rows; `allow_data_loss` turns soft drops into hard ones.
+
+    A plan that keeps no type, of a file that is empty or another graph's, needs `allow_data_loss` or `drop_all`.
+    """
     new_id = _unused(new_id, accepted)
     changes = Changes(new_id, "hard" if allow_data_loss else "soft", _asked_once(populated))
     nodes = match(accepted.nodes, desired.nodes)
@@ -85,6 +93,8 @@ def plan_changes(
     added_nodes = tuple(_added(n, changes) for n in nodes.added)
     added_edges = tuple(_added(e, changes) for e in edges.added)
     _drop_types(edges.dropped, nodes.dropped, accepted, changes)
+    if not pairs:
+        _drop_all(accepted, desired, changes, allowed=allow_data_loss or drop_all)
 
     steps = tuple(changes.steps)
     if not steps or any(isinstance(s, UnsupportedChange) for s in steps):
@@ -122,6 +132,18 @@ def _drop_types(edges: Sequence[EdgeType], nodes: Sequence[NodeType], accepted: 
                 else "its rows stay readable at older commits until cleanup"
             )
             changes.findings.append(finding(code, dropped.key, f"{dropped.name} holds rows and is dropped; {lost}"))
+
+
+def _drop_all(accepted: Schema, desired: Schema, changes: Changes, *, allowed: bool) -> None:
+    """No type stays: a mistake, unless it is said that it is none. Replacing types that hold no rows loses nothing."""
+    if not any(isinstance(s, DropType) for s in changes.steps):
+        return
+    if any(desired.types()) and not any(changes.populated(t) for t in accepted.types()):
+        return
+    reason = f"every type of the graph is dropped ({', '.join(t.name for t in accepted.types())})"
+    changes.findings.append(finding("OG-DS-101", "schema", reason))
+    if not allowed:
+        changes.steps.append(UnsupportedChange("schema", f"{reason}; {_SAY_SO}", "OG-DS-101"))
 
 
 def _added(new: T, changes: Changes) -> T:
