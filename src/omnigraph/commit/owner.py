@@ -39,17 +39,35 @@ def myself() -> dict[str, Any]:
     return {**_where(), "pid": os.getpid(), "start": _start_time("self")}
 
 
+def clock() -> str:
+    """Which CLOCK_BOOTTIME this process reads: that of one boot, in one namespace of time. Empty if not known."""
+    here = _where()
+    return f"{here['boot']}/{here['time']}" if here["boot"] and here["time"] else ""
+
+
 def is_gone(owner: Mapping[str, Any] | None) -> bool:
     """True only if the process that this describes can't be running any more."""
-    if not isinstance(owner, Mapping) or not owner.get("start"):
+    pid = _pid_here(owner)
+    if owner is None or pid is None:
         return False
+    return not _exists(pid) or _is_same(pid, owner["start"]) is False
+
+
+def is_alive(owner: Mapping[str, Any] | None) -> bool:
+    """True only if the process that this describes is there, running or stopped."""
+    pid = _pid_here(owner)
+    return owner is not None and pid is not None and _is_same(pid, owner["start"]) is True
+
+
+def _pid_here(owner: Mapping[str, Any] | None) -> int | None:
+    """The pid of an owner that runs, or ran, where this process does."""
+    if not isinstance(owner, Mapping) or not owner.get("start"):
+        return None
     here = _where()
     if any(not here[name] or owner.get(name) != here[name] for name in _WHERE):
-        return False
+        return None
     pid = owner.get("pid")
-    if type(pid) is not int or not 0 < pid <= PID_MAX:
-        return False
-    return not _exists(pid) or _is_another(pid, owner["start"])
+    return pid if type(pid) is int and 0 < pid <= PID_MAX else None
 
 
 def _exists(pid: int) -> bool:
@@ -62,16 +80,14 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def _is_another(pid: int, start: object) -> bool:
-    """Whether the process of this pid is not the one that began at `start`, or has ended and waits to be reaped."""
-    if not _proc_is_own():
-        return False
-    fields = _stat(str(pid))
+def _is_same(pid: int, start: object) -> bool | None:
+    """Whether the process of this pid is the one that began at `start` and has not ended; None if that is not known."""
+    fields = _stat(str(pid)) if _proc_is_own() else None
     if fields is None:
-        return False
+        return None
     # The first thread of a process may end before the others: it is a zombie then, and the process lives.
     has_ended = fields[_STATE] in "ZX" and int(fields[_THREADS]) <= 1
-    return has_ended or fields[_START] != start
+    return fields[_START] == start and not has_ended
 
 
 def _proc_is_own() -> bool:

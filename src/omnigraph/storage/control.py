@@ -28,10 +28,11 @@ PROBE_MOST_S = 60.0
 
 @dataclass(frozen=True)
 class Note:
-    """One listed object: its name, and the store's time of its last write."""
+    """One listed object: its name, the store's time of its last write, and a mark that changes with every write."""
 
     name: str
     modified_s: float
+    mark: str
 
 
 class Control:
@@ -91,12 +92,15 @@ class Control:
 
         with self._failing("listing", ""):
             found = [o for page in obstore.list(self._store) for o in page]
-        return [Note(o["path"], o["last_modified"].timestamp()) for o in found]
+        return [
+            Note(o["path"], o["last_modified"].timestamp(), f"{o['e_tag']}|{o['last_modified'].isoformat()}")
+            for o in found
+        ]
 
     def _listed_here(self) -> Iterator[Note]:
         for path, status in nofollow.files(self._location, self._folder, links=[]):
             if "/" not in path:
-                yield Note(path, status.st_mtime)
+                yield Note(path, status.st_mtime, f"{status.st_mtime_ns}|{status.st_ino}|{status.st_size}")
 
     def modified_s(self, name: str) -> float:
         import obstore
@@ -143,8 +147,10 @@ def store_time_s(location: Location) -> float:
         control.delete([probe])
 
 
-def forget_probes(location: Location, *, now_s: float) -> None:
-    """Delete the probes that dead processes left."""
+def forget_probes(location: Location, *, now_s: float) -> set[str]:
+    """Delete the probes that dead processes left. The names of what else is there."""
     control = Control(location, CLEANUP)
     notes = control.notes()
-    control.delete(n.name for n in notes if n.name.startswith(PROBE) and now_s - n.modified_s > PROBE_MOST_S)
+    old = {n.name for n in notes if n.name.startswith(PROBE) and now_s - n.modified_s > PROBE_MOST_S}
+    control.delete(old)
+    return {n.name for n in notes} - old

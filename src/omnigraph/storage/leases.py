@@ -1,15 +1,15 @@
 """Leases of readers: versions that cleanup leaves alone while somebody reads them.
 
-    __leases/<id>.json      which versions, for how many seconds since the object was last written
+    __leases/<id>.json      which versions, and for how many seconds a lease holds that is not written again
     __cleanup/<id>.json     which versions a cleanup is about to remove (see `announce`)
 
 A reader writes its lease first and then looks whether a cleanup has announced one of its versions; a cleanup announces
 first and then looks for leases. So at least one of the two sees the other: either the version stays, or the reader is
 told at once, with VersionReclaimed, and never in the middle of its work.
 
-A lease counts from the store's time of its last write. A reader renews it three times as often as needed; one that died
-blocks cleanup until its lease has run out, or for no time where its process is known to be gone. Nothing waits for
-anything.
+A reader renews its lease three times as often as needed, and every renewal changes the object. A cleanup judges a lease
+by whether it changes, on its own clock, and never by the store's (`maintenance/cleanup/sightings.py`). A lease whose
+process is known to be gone holds nothing. Nothing waits for anything.
 
 Long work that writes files before it has a ticket holds a lease that says so (`prepares`): cleanup then leaves the
 unreferenced files of these tables alone. A holder that was stopped, or could not reach the store, for longer than its
@@ -32,7 +32,7 @@ from omnigraph.errors import StorageError, UsageError, VersionReclaimed
 from omnigraph.language import identifiers as form
 from omnigraph.storage import durable
 from omnigraph.storage.absence import absence
-from omnigraph.storage.control import Control, store_time_s
+from omnigraph.storage.control import Control, Note
 from omnigraph.storage.layout import CLEANUP, LEASES, Location
 from omnigraph.storage.objects import all_exist
 from omnigraph.storage.records import Pin
@@ -41,7 +41,7 @@ LEASE_S = 600.0
 """How long a lease holds unless it is renewed."""
 LEASE_LEAST_S, LEASE_MOST_S = 1.0, 7 * 24 * 3600.0
 FORGOTTEN_AFTER_S = 24 * 3600.0
-"""Leases that ran out so long ago are deleted by whoever makes a new one."""
+"""Leases that are so much older than any may be, of processes that are gone, are deleted by whoever makes a new one."""
 _RENEWALS = 3
 _REFUSED = re.compile(r"permission|denied|forbidden|read-only|unauthori|\b40[13]\b", re.IGNORECASE)
 
@@ -56,12 +56,32 @@ class Lease:
 
     id: str
     pins: Versions
-    expires_s: float
+    seconds: float
+    mark: str
+    """Changes with every renewal."""
+    modified_s: float
+    """The store's time of the last renewal."""
     owner: Mapping[str, Any] | None = None
     branch: str = ""
     commit: str = ""
     prepares: bool = False
     """Whether files are being written for these tables that no version refers to yet."""
+    renewing: bool = False
+    """Whether the owner renews it as long as it lives."""
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What a cleanup has said that it is about to remove."""
+
+    id: str
+    owner: Mapping[str, Any] | None
+    versions: Versions
+    files: Mapping[str, list[str]]
+    """By table folder: files that only versions needed which are removed with them."""
+    unreferenced: Mapping[str, list[str]]
+    mark: str
+    modified_s: float
 
 
 @dataclass
@@ -88,13 +108,18 @@ class Held:
 
     def renew(self) -> None:
         begun_s = _boottime_s()
-        Control(self.location, LEASES).put(self.name, self.body)
+        Control(self.location, LEASES).put(self.name, _renewed(self.body))
         self._has_lapsed |= self._renewed_s is not None and _boottime_s() - self._renewed_s > self.body["seconds"]
         self._renewed_s = begun_s
 
     def release(self) -> None:
         with suppress(StorageError):  # it runs out by itself
             Control(self.location, LEASES).delete([self.name])
+
+
+def _renewed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a lease with a new token: a store whose marks are digests sees a change as well."""
+    return {**body, "renewal": secrets.token_hex(6)}
 
 
 def _boottime_s() -> float:
@@ -110,12 +135,14 @@ def take(
     branch: str = "",
     commit: str = "",
     prepares: bool = False,
+    renewing: bool = False,
     is_gone: IsGone = lambda _: False,
 ) -> Held:
     """Write a lease on these pins. VersionReclaimed if one of them is being removed, or has been, VersionMissing if it
     was lost.
 
-    `prepares`: files are going to be written for these tables. `is_gone` knows of processes that do not run any more:
+    `prepares`: files are going to be written for these tables. `renewing`: the owner renews it as long as it lives.
+    `is_gone` knows of processes that do not run any more:
     what a cleanup that died has announced, it does not remove.
     """
     if not LEASE_LEAST_S <= seconds <= LEASE_MOST_S:
@@ -131,6 +158,7 @@ def take(
         "branch": branch,
         "commit": commit,
         "prepares": prepares,
+        "renewing": renewing,
         "pins": {path: sorted(found) for path, found in versions.items()},
     }
     lease = Held(location, secrets.token_hex(8), body)
@@ -164,9 +192,9 @@ def may_not_write(error: StorageError) -> bool:
 @contextmanager
 def hold(location: Location, pins: Iterable[Pin], *, seconds: float = LEASE_S, **about: Any) -> Iterator[Held]:
     """A lease that is renewed by a thread of its own until the block ends."""
-    lease = take(location, pins, seconds=seconds, **about)
+    lease = take(location, pins, seconds=seconds, renewing=True, **about)
     with suppress(StorageError):  # the next one does it
-        _forget_old(location)
+        _forget_old(location, about.get("is_gone", lambda _: False))
     done = threading.Event()
 
     def renewing() -> None:
@@ -189,11 +217,11 @@ def renew(location: Location, lease_id: str) -> None:
     control = Control(location, LEASES)
     body = control.read(f"{lease_id}.json")
     if body:
-        control.put(f"{lease_id}.json", body)
+        control.put(f"{lease_id}.json", _renewed(body))
 
 
 def leases(location: Location) -> list[Lease]:
-    """Every lease that is there, run out or not. One that can't be read is told as StorageError, never ignored."""
+    """Every lease that is there, whether it holds or not. One that can't be read is StorageError, never ignored."""
     control = Control(location, LEASES)
     found = []
     for note in control.notes():
@@ -201,23 +229,26 @@ def leases(location: Location) -> list[Lease]:
             continue  # half-written by a store that died
         body = control.read(note.name)
         if body is not None:
-            found.append(_lease(note.name, note.modified_s, body))
+            found.append(_lease(note, body))
     return found
 
 
-def _lease(name: str, modified_s: float, body: Mapping[str, Any]) -> Lease:
+def _lease(note: Note, body: Mapping[str, Any]) -> Lease:
     try:
         return Lease(
-            id=name.removesuffix(".json"),
+            id=note.name.removesuffix(".json"),
             pins=_versions(body["pins"]),
-            expires_s=modified_s + _seconds(body["seconds"]),
+            seconds=_seconds(body["seconds"]),
+            mark=f"{note.mark}|{body.get('renewal', '')}",
+            modified_s=note.modified_s,
             owner=body.get("owner"),
             branch=str(body.get("branch") or ""),
             commit=str(body.get("commit") or ""),
             prepares=bool(body.get("prepares")),
+            renewing=bool(body.get("renewing")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StorageError(doing=f"reading {LEASES}/{name}", detail="it can't be understood") from error
+        raise StorageError(doing=f"reading {LEASES}/{note.name}", detail="it can't be understood") from error
 
 
 def _versions(body: Any) -> dict[str, frozenset[int]]:
@@ -230,17 +261,21 @@ def _seconds(value: Any) -> float:
     raise form.Malformed(f"{form.shown(value)} is not how long a lease lasts")
 
 
-def drop(location: Location, ids: Iterable[str]) -> None:
-    Control(location, LEASES).delete(f"{i}.json" for i in ids)
+def drop(location: Location, over: Iterable[Lease]) -> None:
+    """Delete leases that hold nothing any more, unless they have been renewed since they were read."""
+    marks = {lease.id: lease.mark for lease in over}
+    if marks:
+        same = [lease.id for lease in leases(location) if marks.get(lease.id) == lease.mark]
+        Control(location, LEASES).delete(f"{i}.json" for i in same)
 
 
-def _forget_old(location: Location) -> None:
+def _forget_old(location: Location, is_gone: IsGone) -> None:
+    """By the clock of the store alone nothing is deleted: it only says which leases are worth a look."""
     control = Control(location, LEASES)
     notes = control.notes()
-    if not notes:
-        return
-    now_s = store_time_s(location)
-    control.delete(n.name for n in notes if now_s - n.modified_s > LEASE_MOST_S + FORGOTTEN_AFTER_S)
+    newest_s = max((n.modified_s for n in notes), default=0.0)  # that of the lease which was just taken
+    old = [n.name for n in notes if newest_s - n.modified_s > LEASE_MOST_S + FORGOTTEN_AFTER_S]
+    control.delete(name for name in old if is_gone((control.read(name) or {}).get("owner")))
 
 
 # ---- cleanup's side --------------------------------------------------------------------------------------------------
@@ -276,10 +311,10 @@ def announce(
 def announced(location: Location, is_gone: IsGone = lambda _: False) -> dict[str, set[int]]:
     """The versions that cleanups are about to remove, but for those that are known to have died."""
     found: dict[str, set[int]] = {}
-    for _, body in announcements(location):
-        if is_gone(body.get("owner")):
+    for announcement in announcements(location):
+        if is_gone(announcement.owner):
             continue
-        for path, versions in body["versions"].items():
+        for path, versions in announcement.versions.items():
             found.setdefault(path, set()).update(versions)
     return found
 
@@ -291,16 +326,16 @@ def announced_files(location: Location) -> set[str]:
     """
     return {
         f"{folder}/{path}"
-        for _, body in announcements(location)
-        for part in ("files", "unreferenced")
-        for folder, paths in (body.get(part) or {}).items()
+        for announcement in announcements(location)
+        for part in (announcement.files, announcement.unreferenced)
+        for folder, paths in part.items()
         for path in paths
     }
 
 
-def announcements(location: Location) -> list[tuple[str, dict[str, Any]]]:
-    """(id, body) of every announcement that can be read. HostileOrDamagedManifest for one that no cleanup made: what it
-    announces is not known.
+def announcements(location: Location) -> list[Announcement]:
+    """Every announcement that can be read. HostileOrDamagedManifest for one that no cleanup made: what it announces is
+    not known.
     """
     control = Control(location, CLEANUP)
     found = []
@@ -308,19 +343,25 @@ def announcements(location: Location) -> list[tuple[str, dict[str, Any]]]:
         if note.name.endswith(".json"):
             body = control.read(note.name)
             if body:
-                found.append((note.name.removesuffix(".json"), _announcement(note.name, body)))
+                found.append(_announcement(note, body))
     return found
 
 
-def _announcement(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    with form.reading(f"{CLEANUP}/{form.shown(name)}"):
-        files = form.mapping(body.get("files") or {})
-        return {
-            "owner": body.get("owner"),
-            "at_s": float(body.get("at_s") or 0.0),
-            "versions": _versions(body.get("versions") or {}),
-            "files": {folder: [form.text(path) for path in form.sequence(paths)] for folder, paths in files.items()},
-        }
+def _announcement(note: Note, body: Mapping[str, Any]) -> Announcement:
+    with form.reading(f"{CLEANUP}/{form.shown(note.name)}"):
+        return Announcement(
+            id=note.name.removesuffix(".json"),
+            owner=body.get("owner"),
+            versions=_versions(body.get("versions") or {}),
+            files=_paths(body.get("files") or {}),
+            unreferenced=_paths(body.get("unreferenced") or {}),
+            mark=note.mark,
+            modified_s=note.modified_s,
+        )
+
+
+def _paths(body: Any) -> dict[str, list[str]]:
+    return {folder: [form.text(p) for p in form.sequence(paths)] for folder, paths in form.mapping(body).items()}
 
 
 def withdraw(location: Location, ids: Iterable[str]) -> None:

@@ -39,19 +39,6 @@ def test_the_lease_of_a_process_that_is_gone_holds_nothing(history: og.Graph) ->
     assert leases.leases(history._location) == [], "and is removed"
 
 
-def test_a_lease_of_another_machine_holds_until_it_has_run_out(history: og.Graph) -> None:
-    pins = history.snapshot(commit=history.commits()[6].id).view.pins.values()
-    lease = leases.take(history._location, pins, seconds=3600, owner={"boot": "elsewhere", "start": "1", "pid": 1})
-    history.cleanup(keep=1, confirm=True)
-    assert len(versions(root_of(history))) == 2
-    import os
-
-    path = Path(history.uri) / "__leases" / lease.name
-    os.utime(path, (time.time() - 3601, time.time() - 3601))
-    history.cleanup(keep=1, confirm=True)
-    assert len(versions(root_of(history))) == 1
-
-
 def test_a_lease_is_renewed_while_its_reader_lives(history: og.Graph) -> None:
     with history.lease(commit=history.commits()[6].id, seconds=1):
         time.sleep(1.5)

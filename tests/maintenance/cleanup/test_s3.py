@@ -10,6 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import VersionReclaimed
 from omnigraph.storage import leases
+from omnigraph.storage.layout import locate
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from tests.maintenance.cleanup.conftest import SCHEMA, rows
 
@@ -82,3 +83,13 @@ def test_versions_forks_leases_and_plans_on_an_object_store(
     assert not [n for n in left if gone in n]
     graph.upsert({"Person": [{"name": "new"}]}, branch="side")
     assert set(rows(graph, "side")) == {*expected["side"], "new"}
+
+
+def test_a_renewal_changes_the_mark_of_a_lease_within_one_tick_of_the_store(bucket: str) -> None:
+    location = locate(f"{bucket}-leases")
+    lease = leases.take(location, [], seconds=600)
+    marks = set()
+    for renew in (lambda: None, lease.renew, lambda: leases.renew(location, lease.id)):
+        renew()
+        marks.add(leases.leases(location)[0].mark)
+    assert len(marks) == 3

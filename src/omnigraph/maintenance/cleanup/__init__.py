@@ -18,11 +18,10 @@ others: its error stands in its row. A crash leaves more to remove, and nothing 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.commit import owner
 from omnigraph.commit.door import Door
 from omnigraph.commit.migrate import require_current
 from omnigraph.errors import GraphMoved, OmnigraphError, StorageError
@@ -49,9 +48,6 @@ from omnigraph.storage.objects import all_exist
 from omnigraph.storage.records import Head
 
 __all__ = ["CleanupPlan", "CleanupResult", "Policy", "Rule", "cleanup", "make_policy", "plan_cleanup"]
-
-ANNOUNCED_MOST_S = 24 * 3600.0
-"""An announcement that is older than this is that of a cleanup which died."""
 
 
 def cleanup(
@@ -105,7 +101,7 @@ class _Run:
         revised, late = self._revised(plan, replace(facts, floors=floors))
         remover = execute.Remover(self.door, self.watcher, self._read)
         result = remover.run(revised, refused=[*refused, *(late if saved is not None else ())], started_s=started)
-        execute.tidy(location, floors, announcement, self._dead_announcements(now_s), now_s=now_s)
+        execute.tidy(location, floors, announcement, now_s=now_s)
         return result
 
     def _now(self, *, confirm: bool) -> tuple[float, list[str]]:
@@ -132,8 +128,8 @@ class _Run:
         handles = require_pins(self.door, floors)
         require_no_drift(self.door, floors)
         left: dict[str, set[str]] = {}
-        for _, body in leases.announcements(self.door.manifest.location):
-            for folder, paths in (body.get("files") or {}).items():
+        for announcement in leases.announcements(self.door.manifest.location):
+            for folder, paths in announcement.files.items():
                 left.setdefault(folder, set()).update(paths)
         return Facts(self.door, floors, policy, now_s, table_keys(self.door, floors), handles, left)
 
@@ -194,9 +190,6 @@ class _Run:
     def _exists(self, path: str) -> bool:
         return all_exist(self.door.manifest.location, [path])
 
-    def _dead_announcements(self, now_s: float) -> list[str]:
-        return list(_dead(self.door, now_s))
-
 
 def _planned(facts: Facts, path: str) -> TablePlan:
     """A table that can't be planned keeps everything, and says why."""
@@ -206,10 +199,3 @@ def _planned(facts: Facts, path: str) -> TablePlan:
         raise
     except OmnigraphError as error:
         return TablePlan(facts.keys.get(table_of(path), path), path, error=str(error))
-
-
-def _dead(door: Door, now_s: float) -> Iterator[str]:
-    for name, body in leases.announcements(door.manifest.location):
-        made_s = float(body.get("at_s") or 0.0)
-        if owner.is_gone(body.get("owner")) or now_s - made_s > ANNOUNCED_MOST_S:
-            yield name

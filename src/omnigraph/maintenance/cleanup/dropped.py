@@ -120,7 +120,7 @@ def _remove(door: Door, drops: Drops) -> list[LeftForCleanup]:
         tables = tuple(revised.values())
         removed = remover.run(replace(plan, tables=tables), refused=(), started_s=time.monotonic())
     finally:
-        execute.tidy(location, floors, announcement, (), now_s=now_s)
+        execute.tidy(location, floors, announcement, now_s=now_s)
     by_path = {table.path: table for table in removed.tables}
     found = (
         _left(drops, type_id, by_path[table.path], floors, is_planned_whole=table.whole is not None)

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from omnigraph.commit import owner
 from omnigraph.commit.door import Door
 from omnigraph.errors import OmnigraphError, StorageError, WriterBusy
+from omnigraph.maintenance.cleanup import sightings
 from omnigraph.maintenance.cleanup.document import CleanupResult, ForkResult, Refused, StagedResult, TableResult
 from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.orphans import Staged
@@ -220,9 +221,20 @@ class Remover:
         return StagedResult(one)
 
 
-def tidy(location: Location, floors: Floors, announcement: str, dead: Sequence[str], *, now_s: float) -> None:
-    """Step 5, and leases that have run out. What fails here is done by the next run."""
+def tidy(location: Location, floors: Floors, announcement: str, *, now_s: float) -> None:
+    """Step 5; leases that are over, and what of others this run has seen. What fails here is done by the next run."""
     with suppress(StorageError):
-        leases.withdraw(location, [announcement, *dead])
-        leases.drop(location, floors.expired)
-        forget_probes(location, now_s=now_s)
+        leases.withdraw(location, [announcement])
+        leases.drop(location, floors.over)
+        began_s = sightings.boottime_s()
+        others = leases.announcements(location)
+        judge = sightings.Judge.reading(location, now_s=began_s, store_now_s=now_s) if others else None
+        dead = {one.id for one in others if judge is not None and judge.is_dead(one)}
+        leases.withdraw(location, dead)
+        names = forget_probes(location, now_s=now_s)
+        observed = [sightings.of_lease(lease) for lease in floors.leases]
+        observed += [sightings.of_announcement(one) for one in others if one.id not in dead]
+        if observed:
+            sightings.record(location, observed)
+        elif sightings.OBJECT in names:
+            sightings.forget(location)

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from omnigraph.commit import owner
 from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
 from omnigraph.errors import BranchPinUnreadable, RecoveryPending, StorageError, SymlinkInGraph, UncoveredDrift
+from omnigraph.maintenance.cleanup import sightings
 from omnigraph.maintenance.drift import drift_of
 from omnigraph.maintenance.recover import pending
 from omnigraph.maintenance.together import together
@@ -46,7 +46,8 @@ class Floors:
     owned: Mapping[str, int]
     """The published version of every line that a branch owns."""
     leases: tuple[Lease, ...] = ()
-    expired: tuple[str, ...] = ()
+    over: tuple[Lease, ...] = ()
+    """Leases that hold nothing any more."""
 
     @property
     def incarnations(self) -> dict[str, str]:
@@ -84,7 +85,7 @@ def read_floors(door: Door, *, now_s: float, heads: Mapping[str, Head] | None = 
             _add(reasons, manifest.pins_at(head.base).values(), f"base:{branch}")
     for commit, pair in merge_bases(manifest, heads).items():
         _add(reasons, manifest.pins_at(commit).values(), f"merge_base:{pair[0]},{pair[1]}")
-    live, expired = _leases(door, now_s)
+    live, over = _leases(door, now_s)
     for lease in live:
         for line, versions in lease.pins.items():
             for version in versions:
@@ -95,7 +96,7 @@ def read_floors(door: Door, *, now_s: float, heads: Mapping[str, Head] | None = 
         reasons={place: tuple(found) for place, found in reasons.items()},
         owned=owned,
         leases=live,
-        expired=expired,
+        over=over,
     )
 
 
@@ -106,11 +107,15 @@ def _add(reasons: dict[Place, list[str]], pins: Iterable[Pin], why: str) -> None
             found.append(why)
 
 
-def _leases(door: Door, now_s: float) -> tuple[tuple[Lease, ...], tuple[str, ...]]:
-    """The leases that hold, and the ids of those that do not any more."""
-    found = leases(door.manifest.location)
-    live = tuple(one for one in found if one.expires_s > now_s and not owner.is_gone(one.owner))
-    return live, tuple(one.id for one in found if one not in live)
+def _leases(door: Door, now_s: float) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
+    """The leases that hold, and those that do not any more."""
+    location, began_s = door.manifest.location, sightings.boottime_s()
+    found = leases(location)
+    if not found:
+        return (), ()
+    judge = sightings.Judge.reading(location, now_s=began_s, store_now_s=now_s)
+    live = tuple(lease for lease in found if not judge.is_over(lease))
+    return live, tuple(lease for lease in found if lease not in live)
 
 
 # ---- merge bases -----------------------------------------------------------------------------------------------------
