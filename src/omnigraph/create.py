@@ -15,7 +15,7 @@ from omnigraph.language.schema.ids import fresh_ids
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.language.schema.plan import accept
-from omnigraph.storage import lancefs
+from omnigraph.storage import checksums, lancefs
 from omnigraph.storage.create import create_table, publish_manifest, require_free
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.manifest import fresh_incarnation
@@ -56,6 +56,7 @@ def _create(graph: Graph, location: Location, schema: Schema, *, row_ids: str) -
             stamp=f"create/{incarnation}",
         )
     schema_id = f"s{secrets.token_hex(8)}"
+    noted = checksums.noted(location.uri, pins)
     record = Record(
         branch=MAIN,
         incarnation=incarnation,
@@ -68,6 +69,7 @@ def _create(graph: Graph, location: Location, schema: Schema, *, row_ids: str) -
         schema=schema_id,
         delta=pins,
         snapshot=pins,
+        checksums=checksums.pack(noted),
     )
     assert record.commit is not None
     head = Head(
@@ -79,3 +81,4 @@ def _create(graph: Graph, location: Location, schema: Schema, *, row_ids: str) -
         pins=pins,
     )
     publish_manifest(location, head=head, record=record, schema=schema, stable_row_ids=row_ids == "stable")
+    checksums.published(location.uri, noted)

@@ -90,7 +90,10 @@ _WORDS = {
 
 def verify_text(result: VerifyResult) -> Lines:
     seen = [count(result.checked[k], *words) for k, words in _WORDS.items() if k in result.checked]
-    return [f"looked at {', '.join(seen)} in {result.seconds:.1f} s on {result.engine}", *findings_text(result)]
+    looked = f"looked at {', '.join(seen)} in {result.seconds:.1f} s on {result.engine}"
+    unchecked = result.checked.get("unchecked", 0)
+    rest = [f"{count(unchecked, 'file has', 'files have')} no recorded checksum: not compared"] if unchecked else []
+    return [looked, *rest, *findings_text(result)]
 
 
 def findings_text(result: VerifyResult) -> Lines:

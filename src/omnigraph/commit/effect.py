@@ -22,7 +22,8 @@ from omnigraph.commit.stage import LaterStep, Prepared, TableWork, View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Ticket
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed
-from omnigraph.storage import durable, lancefs, torn
+from omnigraph.storage import checksums, durable, lancefs, torn
+from omnigraph.storage.checksums import Packed
 from omnigraph.storage.edit import fragment_files
 from omnigraph.storage.history import step_at, steps_above
 from omnigraph.storage.indices import secure_reuse
@@ -166,7 +167,9 @@ def _run_unstamped(tables: Tables, work: TableWork, handle: Any) -> Any:
         raise EffectMissed(f"{work.last.operations} became {found}")
     if tables.location.is_local:
         uri = tables.location.join(work.pin.path)
-        durable.sync_files([durable.manifest_path(uri, v) for v in range(before + 1, done.version + 1)])
+        versions = [durable.manifest_path(uri, v) for v in range(before + 1, done.version + 1)]
+        checksums.note(versions)
+        durable.sync_files(versions)
         secure_reuse(tables.location, work.pin, done)
     return done
 
@@ -204,18 +207,27 @@ def landed(tables: Tables, plan: Plan, ticket: Ticket) -> bool:
     return True
 
 
-def secure_effects(tables: Tables, effects: Iterable[PlannedTable]) -> None:
-    """Sync the files of another's effects before publishing them: its owner may have died before it did."""
+def secure_effects(tables: Tables, effects: Iterable[PlannedTable], known: Packed) -> None:
+    """Sync the files of another's effects before publishing them: its owner may have died before it did.
+
+    What the plan has no checksum of, because it was written after it, gets one; `known` are those that it has.
+    """
     location = tables.location
     if not location.is_local:
         return
     for planned in effects:
         pin = planned.pin
         last = pin.at(pin.version + planned.steps)
-        for version in range(pin.version, last.version + 1):
-            durable.sync_files([durable.manifest_path(location.join(pin.path), version)])
-        newest = tables.open(last)
-        old = {f.fragment_id for f in tables.open(pin).get_fragments()}
-        for fragment in newest.get_fragments():
-            is_new = fragment.fragment_id not in old
-            durable.sync_files(fragment_files(location, pin, newest, fragment, with_data=is_new))
+        uri = location.join(pin.path)
+        versions = [durable.manifest_path(uri, version) for version in range(pin.version, last.version + 1)]
+        newest, base = tables.open(last), tables.open(pin)
+        old = {f.fragment_id: fragment_files(location, pin, base, f, with_data=False) for f in base.get_fragments()}
+        files = [
+            (path, path in old.get(fragment.fragment_id, ()))
+            for fragment in newest.get_fragments()
+            for path in fragment_files(location, pin, newest, fragment, with_data=fragment.fragment_id not in old)
+        ]
+        durable.sync_files([*versions, *(path for path, _ in files)])
+        new = {path.removeprefix(f"{location.uri}/"): path for path in versions[1:]}
+        new |= {path.removeprefix(f"{location.uri}/"): path for path, is_old in files if not is_old}
+        checksums.note(new[path] for path in new.keys() - checksums.paths_in(known, new))

@@ -190,7 +190,7 @@ class _Settling:
 
     def _secure(self, targets: Iterable[Target]) -> None:
         effects = [PlannedTable(t.pin.at(t.base), t.pin.version - t.base) for t in targets]
-        effect.secure_effects(self.view.tables, effects)
+        effect.secure_effects(self.view.tables, effects, "")
 
     def _restored(self, decided_epoch: int) -> dict[str, Pin]:
         # The old head's epoch is decided in every outcome of the migration, so whatever carries it is a leftover.

@@ -13,6 +13,7 @@ from typing import Any
 
 from omnigraph.commit.stage import Prepared, View
 from omnigraph.commit.ticket import Ticket
+from omnigraph.storage import checksums
 from omnigraph.storage.manifest import FULL_EVERY, RECENT_MOST, Manifest, SwapLost
 from omnigraph.storage.records import RECOVERY_ACTOR, Delta, Head, Pin, Record, apply_delta
 from omnigraph.storage.table import Tables
@@ -106,16 +107,30 @@ def _record(
     )
 
 
+def with_checksums(manifest: Manifest, record: Record) -> tuple[Record, dict[str, int]]:
+    """The record with the checksums that are noted of its tables; of many files, they become a row of the manifest."""
+    noted = checksums.noted(manifest.location.uri, record.delta)
+    if not noted:
+        return record, noted
+    packed = checksums.merge(record.checksums, checksums.pack(noted))
+    if checksums.count(packed) <= checksums.INLINE_MAX:
+        return replace(record, checksums=packed), noted
+    record = replace(record, checksums="", checksum_row=manifest.append_checksums(packed))
+    checksums.published(manifest.location.uri, noted)
+    return record, {}
+
+
 def publish(manifest: Manifest, tables: Tables, head: Head, record: Record) -> Head:
     """Move the head over this record. SwapLost if somebody else decided, or nobody knows."""
     record = _measured(tables, record)
     if record.epoch != head.epoch + 1:
         raise SwapLost(f"epoch {record.epoch} does not follow {head.epoch}")
-    recent = (*head.recent, record)
-    if len(recent) > RECENT_MOST:
+    is_full = len(head.recent) >= RECENT_MOST
+    if is_full:
         manifest.append_records(head.recent)
         manifest.fold()
-        recent = (record,)
+    record, noted = with_checksums(manifest, record)
+    recent = (record,) if is_full else (*head.recent, record)
     pins = {**head.pins, **record.delta}
     if head.base is None:
         pins = dict(apply_delta({}, pins))
@@ -132,6 +147,7 @@ def publish(manifest: Manifest, tables: Tables, head: Head, record: Record) -> H
     started = time.clock_gettime(time.CLOCK_BOOTTIME)
     moved = manifest.swap(head, new)
     assert moved is not None
+    checksums.published(manifest.location.uri, noted)
     if time.clock_gettime(time.CLOCK_BOOTTIME) - started > SUSPICIOUS_S:
         _require_succession(manifest, head, moved)
     return moved

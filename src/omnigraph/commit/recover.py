@@ -65,7 +65,7 @@ def _forward(manifest: Manifest, view: View, ticket: Ticket, plan: Plan, *, obse
     if ticket.claimant > 0:
         note = {"outcome": "rolled_forward", "kind": ticket.kind, "operation": ticket.nonce, "by": RECOVERY_ACTOR}
         record = replace(record, recovery=note)
-    secure_effects(view.tables, plan.tables.values())
+    secure_effects(view.tables, plan.tables.values(), manifest.checksums(record))
     observe("decide")
     publish(manifest, view.tables, view.head, record)
     return record

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit import effect
 from omnigraph.commit.plan import Plan
-from omnigraph.commit.publish import abort_record, commit_record, publish
+from omnigraph.commit.publish import abort_record, commit_record, publish, with_checksums
 from omnigraph.commit.recover import settle
 from omnigraph.commit.request import Aborted, Busy, Outcome, Request, require_commit
 from omnigraph.commit.stage import Operation, Prepared, View
@@ -148,6 +148,7 @@ class Turn:
             operation_id=request.operation_id,
             restored=self.restored,
         )
+        record, _ = with_checksums(door.manifest, record)
         door.observe("plan")
         plan = Plan.of(attempt, prepared.tables, record)
         if not door.tickets.write_plan(ticket, attempt, plan.to_json()):

@@ -6,8 +6,9 @@ refused by whatever opens a fork, until these are rewritten:
 1. plan     list every table folder, read every version in it, note those with base paths of this table below another
             address. A preview ends here
 2. refuse   `from_` that no version names; the old address is this very folder under another path
-3. rewrite  each of these files, one after the other, as a whole (`storage/rebase.py`)
-4. verify   the whole graph, without reading data
+3. record   the checksums that these files will have, beside those that they had: verify takes either
+4. rewrite  each of these files, one after the other, as a whole (`storage/rebase.py`)
+5. verify   the whole graph, without reading data
 
 Keeps: rows, versions, their numbers and times, commits; the old address is only looked at, never written. A copy stays
 a copy: afterwards both graphs work and share nothing. Main, and every fork that is done, can be read and written
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,10 +35,12 @@ from omnigraph.maintenance.together import together
 from omnigraph.maintenance.verify import VerifyOptions, VerifyResult, verify
 from omnigraph.pipeline.engine import Engines
 from omnigraph.storage.bases import recorded_root
+from omnigraph.storage.checksums import pack
 from omnigraph.storage.create import graph_exists
 from omnigraph.storage.layout import MANIFEST, Location, locate
 from omnigraph.storage.listing import listed
-from omnigraph.storage.rebase import read_version, rebased, replace_version
+from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.rebase import StoredVersion, read_version, rebased, replace_version
 from omnigraph.storage.references import folder_of
 
 
@@ -102,6 +106,7 @@ def relocate(door: Door, engines: Engines, *, from_: str | None = None, confirm:
     rewritten = 0
     verified: VerifyResult | None = None
     if confirm:
+        _record_checksums(door.manifest, versions, only)
         rewritten = sum(together(location, lambda version: _rewrite(location, version, only), versions))
         verified = verify(door, engines, VerifyOptions(quick=True))
     return RelocateResult(
@@ -194,10 +199,23 @@ def _by_table(versions: Sequence[MovedVersion]) -> list[dict[str, Any]]:
 # ---- rewrite ---------------------------------------------------------------------------------------------------------
 
 
-def _rewrite(location: Location, moved: MovedVersion, only: str | None) -> bool:
-    """False if the version was removed, or rewritten by another run, since it was looked at."""
+def _record_checksums(manifest: Manifest, versions: Sequence[MovedVersion], only: str | None) -> None:
+    location = manifest.location
+    pairs = together(location, lambda moved: _rebased(location, moved, only), versions)
+    new = {moved.path: zlib.crc32(pair[1]) for moved, pair in zip(versions, pairs, strict=True) if pair is not None}
+    if new:
+        manifest.append_checksums(pack(new))
+
+
+def _rebased(location: Location, moved: MovedVersion, only: str | None) -> tuple[StoredVersion, bytes] | None:
+    """A version and what its file is to hold; None if it was removed, or rewritten by another run, meanwhile."""
     version = read_version(location, moved.path)
     if version is None or not version.is_whole:
-        return False
+        return None
     raw = rebased(version, moved.table, root=location.uri, only=only)
-    return raw != version.raw and replace_version(location, version, raw)
+    return None if raw == version.raw else (version, raw)
+
+
+def _rewrite(location: Location, moved: MovedVersion, only: str | None) -> bool:
+    pair = _rebased(location, moved, only)
+    return pair is not None and replace_version(location, *pair)

@@ -29,6 +29,7 @@ import orjson
 from omnigraph import errors
 from omnigraph.errors import OmnigraphError, StorageError, TaskFailed
 from omnigraph.pipeline.progress import Silent, Watcher
+from omnigraph.storage import checksums
 
 Task = Mapping[str, Any]
 STORE_TRIES_MOST = 3
@@ -75,12 +76,19 @@ def perform(work: str, task: str | bytes) -> bytes:
     raise AssertionError("unreachable")
 
 
+def perform_away(work: str, task: str | bytes) -> bytes:
+    """The same in a process of its own: the checksums of the files that it wrote go along with the result."""
+    done: dict[str, Any] = orjson.loads(perform(work, task))
+    return orjson.dumps({**done, "checksums": checksums.take_noted()})
+
+
 def _failure(error: OmnigraphError) -> bytes:
     return orjson.dumps({"error": type(error).__name__, "fields": error.fields}, default=str)
 
 
 def _result(raw: bytes) -> Any:
     found = orjson.loads(raw)
+    checksums.note_known(found.get("checksums", {}))
     if "ok" in found:
         return found["ok"]
     raise getattr(errors, found["error"])(**found["fields"])
@@ -183,7 +191,7 @@ class SparkRunner:
         group = f"omnigraph-{uuid.uuid4().hex[:12]}"
 
         def one(text: str) -> bytes:
-            done = perform(work, text)
+            done = perform_away(work, text)
             for counter, amount in zip(counted, (1, *_amounts(done)), strict=True):
                 counter.add(amount)
             return done
@@ -219,7 +227,7 @@ class SparkRunner:
 
 def _numbered(work: str, texts: list[str]) -> Callable[[int], bytes]:
     # Without types in its signature: Spark would try to make more of it than a plain function.
-    return lambda number: perform(work, texts[number])
+    return lambda number: perform_away(work, texts[number])
 
 
 def _parts(texts: list[str]) -> list[list[str]]:

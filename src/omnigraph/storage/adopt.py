@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError
-from omnigraph.storage import durable
+from omnigraph.storage import checksums, durable
 from omnigraph.storage.history import fragments_json
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import open_store
@@ -59,7 +59,9 @@ def secure_version(location: Location, pin: Pin, new: LanceDataset, *, old: Lanc
         return
     paths = [location.join(f"{_root(location, pin, new, f.base_id)}/{f.name}") for f in _new_files(new, old)]
     paths += _new_index_files(location.join(pin.path), new, old)
-    durable.sync_files([*paths, durable.manifest_path(location.join(pin.path), int(new.version))])
+    paths.append(durable.manifest_path(location.join(pin.path), int(new.version)))
+    checksums.note(paths)
+    durable.sync_files(paths)
 
 
 def _sizes(location: Location, paths: Sequence[str]) -> list[int | None]:

@@ -4,9 +4,9 @@ them.
 Lance calls fsync nowhere, and it can report success after the last write of a file failed (a full disk, an I/O error).
 So the door asks here, in this order:
 
-1. before an effect: every new data and deletion file has the size or the closing mark it must have, and is synced
-   with its folder
-2. after an effect: the table's new manifest and transaction file, and their folders
+1. before an effect: every new data and deletion file has the size or the closing mark it must have, gets its checksum
+   (`storage/checksums.py`), and is synced with its folder
+2. after an effect: the table's new manifest, which gets a checksum too, its transaction file, and their folders
 3. after a publish: the same of the graph's manifest
 
 On S3 a request that was answered is durable, and everything here does nothing. `OMNIGRAPH_FSYNC=off` skips the
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import StorageError
+from omnigraph.storage import checksums
 
 _ARROW_MARK = b"ARROW1"
 _LANCE_MARK = b"LANC"
@@ -100,6 +101,19 @@ def new_files(root: str, fragments: Sequence[dict[str, Any]]) -> list[str]:
             _check_mark(path)
             found.append(path)
     return found
+
+
+def secure_files(root: str, fragments: Sequence[dict[str, Any]]) -> None:
+    """Check, sum and sync the files that these fragments (as JSON) add to the local table in folder `root`."""
+    paths = new_files(root, fragments)
+    checksums.note(paths)
+    sync_files(paths)
+
+
+def secure_folder(folder: str) -> None:
+    """The same of a folder of a local table that was made as a whole: an index."""
+    checksums.note_folder(folder)
+    sync_tree(folder, above=2)
 
 
 def deletion_path(root: str, fragment_id: int, deletion: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from omnigraph.errors import StorageError
 from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import EntityType
-from omnigraph.storage import durable, lancefs
+from omnigraph.storage import checksums, durable, lancefs
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import to_storage
@@ -158,7 +158,7 @@ class Editor:
             root = self._location.join(self._pin.path)
         else:
             root = self._location.join(data_root)
-        durable.sync_files(durable.new_files(root, bodies))
+        durable.secure_files(root, bodies)
 
     def _field_ids(self) -> list[int]:
         found: list[int] = []
@@ -235,6 +235,7 @@ def fork_table(location: Location, pin: Pin, table: LanceDataset, *, name: str) 
     forked = Pin(table=pin.table, incarnation=pin.incarnation, fork=name, version=pin.version)
     uri = location.join(forked.path)
     if location.is_local:
+        checksums.note([durable.manifest_path(uri, pin.version)])
         durable.sync_tree(uri, above=2)
         durable.sync_files([location.join(pin.root, "_refs", "branches", f"{name}.json")])
     return forked, lancefs.open_table(location, uri)

@@ -81,7 +81,7 @@ def fold_work(location: Location, table: LanceDataset, *, leave: Set[int] = froz
         return None
     if location.is_local:
         written = [fragment for result in results for fragment in result["new_fragments"]]
-        durable.sync_files(durable.new_files(table.uri, written))
+        durable.secure_files(table.uri, written)
     return Fold(tuple(results))
 
 

@@ -106,7 +106,7 @@ def secure_reuse(location: Location, pin: Pin, table: LanceDataset) -> None:
     uuid = fragment_reuse(table)
     folder = location.join(pin.path, "_indices", uuid or "")
     if uuid is not None and os.path.isdir(folder):
-        durable.sync_tree(folder, above=2)
+        durable.secure_folder(folder)
 
 
 def new_segment_json(segment: Any) -> dict[str, Any]:
@@ -201,4 +201,4 @@ def secure_segment(location: Location, pin: Pin, body: Mapping[str, Any]) -> Non
     for name, size in body["files"]:
         durable.require_size(f"{folder}/{name}", size)
         durable.require_closed(f"{folder}/{name}")
-    durable.sync_tree(folder, above=2)
+    durable.secure_folder(folder)

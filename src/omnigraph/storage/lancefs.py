@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError, SymlinkInGraph
 from omnigraph.errors.reasons import reason_of
-from omnigraph.storage import durable, nofollow, torn
+from omnigraph.storage import checksums, durable, nofollow, torn
 from omnigraph.storage.bases import require_own_bases, table_of
 from omnigraph.storage.layout import Location
 
@@ -167,6 +167,8 @@ def commit(
         enable_stable_row_ids=stable_row_ids or None,
         max_retries=retries,
     )
+    if location.is_local and not done.uri.startswith(location.manifest_uri):
+        checksums.note([durable.manifest_path(done.uri, done.version)])
     if location.is_local and durable.fsync_enabled():
         files = durable.commit_files(done.uri, done.version, read_version=tx.read_version, transaction_uuid=tx.uuid)
         durable.sync_files(files)

@@ -83,6 +83,17 @@ def graph_of(table_uri: str, options: Mapping[str, str] | None) -> tuple[Locatio
     return Location(graph, is_local, {} if is_local else dict(options or {})), f"{folder}/{name}"
 
 
+_TABLE_FILE = re.compile(
+    rf"(.+)/((?:{'|'.join(TABLE_FOLDERS.values())})/([a-z][0-9a-z]+)-[0-9a-f]+/.+|{MANIFEST}/(?:data|_deletions)/.+)"
+)
+
+
+def table_file(file: str) -> tuple[str, str, str] | None:
+    """(graph, table id, path in the graph) of the full path of a file: of a table, or of the manifest's rows."""
+    matched = _TABLE_FILE.fullmatch(file)
+    return None if matched is None else (matched[1], matched[3] or MANIFEST, matched[2])
+
+
 def table_folder(type_id: str, incarnation: str) -> str:
     """The table's folder relative to the graph."""
     return f"{TABLE_FOLDERS[type_id[0]]}/{type_id}-{incarnation}"

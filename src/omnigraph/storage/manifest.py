@@ -34,6 +34,7 @@ from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.serial import require_types, schema_from_json, schema_to_json
 from omnigraph.storage import durable, lancefs, nofollow, remains, torn
+from omnigraph.storage.checksums import Packed, merge, read_packed
 from omnigraph.storage.conditional import require_conditional
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import MAIN, Head, Pin, Record, apply_delta
@@ -46,6 +47,8 @@ FORMAT = 3
 FORMAT_KEY = "omnigraph:internal_schema_version"
 HEAD = "head:"
 REFS = "refs"
+CHECKSUMS = "checksums"
+"""The kind of rows that hold checksums of files."""
 ROW_IDS_KEY = "omnigraph:row_ids"
 PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
 SWAP_RETRIES, SWAP_MOST_S = 2, 60.0
@@ -284,6 +287,13 @@ class Manifest:
         found = self._records(f"name = {quote(operation_id)} AND inc = {quote(incarnation)}")
         return found[0] if found else None
 
+    def checksums(self, record: Record) -> Packed:
+        """Those of a record, wherever they are."""
+        if record.checksum_row is None:
+            return record.checksums
+        rows = self._rows(f"object_id = {quote(record.checksum_row)}")
+        return merge(record.checksums, read_packed(rows[0].get("h"))) if rows else record.checksums
+
     def has_schema(self, schema_id: str) -> bool:
         return schema_id in self._schemas or bool(self._rows(f"object_id = {quote('schema:' + schema_id)}"))
 
@@ -371,6 +381,12 @@ class Manifest:
         if rows:
             self._append(manifest_rows(rows))
 
+    def append_checksums(self, packed: Packed) -> str:
+        """Checksums of many files, as a row, because they would make heads large. The id of the row."""
+        object_id = f"{CHECKSUMS}:{secrets.token_hex(8)}"
+        self._append(manifest_rows([(object_id, CHECKSUMS, None, None, None, {"h": packed})]))
+        return object_id
+
     def append_schema(self, schema_id: str, schema: Schema) -> None:
         self._append(manifest_rows([schema_row(schema_id, schema)]))
         self._schemas[schema_id] = schema
@@ -383,7 +399,7 @@ class Manifest:
         with lancefs.reading("appending records to the manifest"):
             fragments = write_fragments(rows, table, mode="append", storage_options=self.location.lance_options)
             if self.location.is_local:
-                durable.sync_files(durable.new_files(uri, [f.to_json() for f in fragments]))
+                durable.secure_files(uri, [f.to_json() for f in fragments])
             tx = lancefs.transaction(lancefs.operations().Append(fragments), read_version=table.version)
             lancefs.commit(self.location, uri, tx)
 

@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from omnigraph.language import identifiers as form
+from omnigraph.storage.checksums import read_packed
 from omnigraph.storage.layout import table_folder
 
 RECOVERY_ACTOR = "omnigraph:recovery"
@@ -116,6 +117,10 @@ class Record:
     recovery: Mapping[str, Any] | None = None
     summary: Mapping[str, Any] | None = None
     based_on: int = 0
+    checksums: str = ""
+    """Of the files that it made (`storage/checksums.py`)."""
+    checksum_row: str | None = None
+    """The row of the manifest that holds those of many files."""
 
     @property
     def object_id(self) -> str:
@@ -150,6 +155,8 @@ class Record:
             "r": None if self.recovery is None else dict(self.recovery),
             "w": None if self.summary is None else dict(self.summary),
             "v": self.based_on,
+            "h": self.checksums,
+            "g": self.checksum_row,
         }
         return {k: v for k, v in body.items() if v is not None and v != ""}
 
@@ -175,6 +182,8 @@ class Record:
             recovery=optional(form.mapping, body.get("r")),
             summary=optional(form.mapping, body.get("w")),
             based_on=form.count(body.get("v", 0)),
+            checksums=read_packed(body.get("h", "")),
+            checksum_row=optional(form.token, body.get("g")),
         )
 
     @staticmethod

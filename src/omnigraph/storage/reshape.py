@@ -73,7 +73,7 @@ def add_filled(location: Location, pin: Pin, table: LanceDataset, values: dict[s
         old = {d.path for f in table.get_fragments() for d in f.metadata.files}
         bodies = [m.to_json() for m, _ in merged]
         new = [{"id": b["id"], "files": [d for d in b["files"] if d["path"] not in old]} for b in bodies]
-        durable.sync_files(durable.new_files(location.join(pin.path), new))
+        durable.secure_files(location.join(pin.path), new)
     operation = lancefs.operations().Merge([m for m, _ in merged], merged[0][1], False)
     return lancefs.transaction(operation, read_version=table.version)
 

@@ -88,7 +88,7 @@ def rewrite(location: Location, pin: Pin, table: LanceDataset, fragments: Sequen
     assert len(done["new_fragments"]) == 1, "a rewrite writes one fragment"
     new = {**done["new_fragments"][0], "id": new_id}
     if location.is_local:
-        durable.sync_files(durable.new_files(location.join(pin.path), [new]))
+        durable.secure_files(location.join(pin.path), [new])
     return Group(tuple(done["original_fragments"]), new)
 
 
@@ -150,7 +150,7 @@ def rewrite_deferred(location: Location, pin: Pin, table: LanceDataset, fragment
         task["task"]["fragments"] = [f.metadata.to_json() for f in chosen]
         done: dict[str, Any] = json.loads(CompactionTask.from_json(json.dumps(task)).execute(table).json())
     if location.is_local:
-        durable.sync_files(durable.new_files(location.join(pin.path), done["new_fragments"]))
+        durable.secure_files(location.join(pin.path), done["new_fragments"])
     return done
 
 
@@ -260,7 +260,7 @@ class Replayer:
         if left is not None and self._location.is_local:
             body = left.to_json()
             only = [{"id": body["id"], "files": [], "deletion_file": body["deletion_file"]}]
-            durable.sync_files(durable.new_files(self._location.join(self._pin.path), only))
+            durable.secure_files(self._location.join(self._pin.path), only)
         self._marked[planned.new.id] = (key, left)
         return left
 

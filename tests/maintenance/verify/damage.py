@@ -15,7 +15,7 @@ import omnigraph as og
 from omnigraph.commit.request import Request
 from omnigraph.commit.stage import Prepared, TableWork, View, work_on
 from omnigraph.maintenance.verify import Finding, VerifyResult
-from omnigraph.storage.indices import built_indices, exchange_segments, new_segment_json
+from omnigraph.storage.indices import built_indices, exchange_segments, new_segment_json, secure_segment
 from omnigraph.storage.records import Pin, Record
 
 SCHEMA = """
@@ -117,7 +117,10 @@ class BuildIndices:
         for name, columns in self.kinds.items():
             t = view.type(name)
             pin, handle, _ = work_on(view, t)
-            steps = tuple(built(handle, column, kind) for column, kind in columns)
+            bodies = [segment(handle, column, kind) for column, kind in columns]
+            for body in bodies:
+                secure_segment(view.tables.location, pin, body)
+            steps = tuple(exchange(handle, body) for body in bodies)
             works[t.id] = TableWork(pin, view.pins[t.id], steps, handle)
         return Prepared(view, works)
 

@@ -10,6 +10,7 @@ import lance
 import pytest
 
 import omnigraph as og
+from omnigraph.maintenance.verify.checksums import Checksums
 from omnigraph.maintenance.verify.indices import check_index, index_tasks
 from omnigraph.maintenance.verify.scope import StillManifest, place_json, scope_of
 from tests.commit import plant
@@ -45,13 +46,21 @@ def restored(plain: og.Graph) -> og.Graph:
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["sampled", "full"])
-def test_rows_that_were_deleted_and_are_back(restored: og.Graph, full: bool) -> None:
+def test_rows_that_were_deleted_and_are_back(restored: og.Graph, full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an older program wrote it, without checksums."""
+    monkeypatch.setattr(Checksums, "expected", lambda *_: [])
     told = {f.code: f for f in restored.verify(full=full).findings}
     finding = told["wrong_rows"]
     assert (finding.severity, finding.table, finding.branch, finding.count) == ("error", "edge:Knows", "main", 1)
     assert finding.examples == ("fragment 0: 55 rows, not 53",)
     assert "omnigraph commit list" in finding.remedy
     assert restored.verify(quick=True).ok, "no row is read"
+
+
+@pytest.mark.parametrize("quick", [False, True], ids=["sampled", "quick"])
+def test_a_deletion_file_that_is_another_is_known_by_its_checksum(restored: og.Graph, quick: bool) -> None:
+    finding = damage.only(restored.verify(quick=quick), "checksum_mismatch", table="edge:Knows", branch="main", count=1)
+    assert "_deletions/" in finding.examples[0]
 
 
 def test_data_below_an_index_is_not_called_a_broken_index(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_published_version_that_is_cut_short(plain: og.Graph) -> None:
     file = Path(manifest_path(str(damage.folder(plain, pin)), pin.version))
     file.write_bytes(file.read_bytes()[:40])
     fresh = og.open(plain.uri, engine="local")
-    damage.only(fresh.verify(), "version_unreadable", severity="error", table="node:City", branch="main")
+    damage.only(fresh.verify(), "checksum_mismatch", severity="error", table="node:City", branch="main")
 
 
 def test_the_base_of_a_live_branch_that_is_gone(graph: og.Graph) -> None:

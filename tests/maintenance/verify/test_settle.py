@@ -90,5 +90,5 @@ def test_a_broken_index_that_the_version_of_a_writer_has_as_well_stays_an_error(
         file.write_bytes(b"\xff" * file.stat().st_size)
     other = Writes(plain, most=1)
     result = verified_beside(plain, "asking indices", other)
-    damage.only(result, "index_unreadable", severity="error", table="node:Person", branch="main")
+    damage.only(result, "checksum_mismatch", severity="error", table="node:Person", branch="main")
     assert other.done

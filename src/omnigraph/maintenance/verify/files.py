@@ -1,6 +1,7 @@
 """The files task: one table with all its forks, by one listing of its folder. No data is read.
 
-1. open      every published version; what can't be opened is told and not looked at further
+1. open      every published version whose own file is as it was written; what can't be opened is told and not looked
+             at further
 2. shape     its columns are those of the schema, its counts those that the head notes
 3. needs     every data file with its recorded size, every deletion file, every segment of every index with its
              recorded bytes
@@ -15,13 +16,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 from omnigraph.errors import GraphMoved, StorageError, SymlinkInGraph
+from omnigraph.maintenance.verify.checksums import BLOB, DATA, DELETION, damage, version_file
 from omnigraph.maintenance.verify.findings import DROPPED, FOREIGN, INDEX, Finding, found
 from omnigraph.maintenance.verify.reading import read, reading, reason
 from omnigraph.maintenance.verify.scope import Line, line_of, place_of
@@ -34,7 +36,7 @@ from omnigraph.storage.references import folder_of
 from omnigraph.storage.table import storage_schema
 
 HISTORY_TRIES = 3
-_INDEX = "index "
+INDEX_OF = "index "
 # Lance's own bookkeeping: it is replaced or left behind by every commit, and no version names it.
 BOOKKEEPING = re.compile(r"(^|/)(_versions/|_transactions/|_refs/|_latest)|\.(tmp|torn)|#\d+$|(^|/)\.tmp")
 
@@ -58,6 +60,14 @@ class Folder:
     @cached_property
     def by_path(self) -> dict[str, StoredFile]:
         return {f.path: f for f in self.files}
+
+    @cached_property
+    def inside(self) -> dict[str, list[StoredFile]]:
+        """The files directly in each folder."""
+        found: dict[str, list[StoredFile]] = {}
+        for file in self.files:
+            found.setdefault(posixpath.dirname(file.path), []).append(file)
+        return found
 
     @cached_property
     def folders(self) -> dict[str, tuple[int, int]]:
@@ -94,6 +104,10 @@ def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     needed: set[str] = set()
     for line in lines:
+        damaged = _check_version_file(location, line, task["version_crcs"].get(line.at, ()))
+        if damaged is not None:
+            findings.append(damaged)
+            continue
         try:
             told, fact, needs = read(
                 location,
@@ -126,6 +140,15 @@ def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _check_version_file(location: Location, line: Line, expected: Sequence[int]) -> Finding | None:
+    """A version whose own file is damaged is not opened: damaged bytes make Lance fail in any way."""
+    told = damage(location, version_file(line), expected) if expected else None
+    if told is None:
+        return None
+    text = f"version {line.pin.version} of {line.pin.path}, which {line.branch} pins, does not hold what was written"
+    return tell("checksum_mismatch", line, text, examples=[told])
+
+
 # ---- one version -----------------------------------------------------------------------------------------------------
 
 
@@ -147,15 +170,16 @@ def _check_line(location: Location, line: Line, folder: Folder) -> tuple[list[Fi
     if not line.is_base:
         findings += [*_check_coverage(line, indices), *_check_fields(line, homeless)]
     broken = {need.what for need in needs if _problem(need, folder) is not None}
-    whole = all(what.startswith(_INDEX) for what in broken)
+    whole = all(what.startswith(INDEX_OF) for what in broken)
     fact = {
         "fragments": [[f["id"], live_rows(f)] for f in fragments],
         # One index of a column that is gone makes Lance refuse every filter, so that no other can be asked either.
-        "indices": [i for i in indices if whole and not homeless and f"{_INDEX}{i['name']}" not in broken],
+        "indices": [i for i in indices if whole and not homeless and f"{INDEX_OF}{i['name']}" not in broken],
         "filters": not homeless,
-        "bytes": sum(n.size or 0 for n in needs if n.what == "data file"),
+        "bytes": sum(n.size or 0 for n in needs if n.what == DATA),
         "stable": bool(table.has_stable_row_ids),
         "whole": whole,
+        "files": [[*f] for need in needs if _problem(need, folder) is None for f in _stored(need, folder)],
     }
     return findings, fact, {n.path for n in needs}
 
@@ -243,17 +267,27 @@ def _needed(
 
     for fragment in fragments:
         for file in fragment["files"]:
-            yield Needed(at(file.get("base_id"), "data", file["path"]), file.get("file_size_bytes"), "data file")
+            yield Needed(at(file.get("base_id"), "data", file["path"]), file.get("file_size_bytes"), DATA)
         deletion = fragment.get("deletion_file")
         if deletion:
             name = posixpath.basename(durable.deletion_path("", fragment["id"], deletion))
-            yield Needed(at(deletion.get("base_id"), "_deletions", name), None, "deletion file")
+            yield Needed(at(deletion.get("base_id"), "_deletions", name), None, DELETION)
     for described in table.describe_indices():
         for segment in described.segments:
             if described.name == FRAGMENT_REUSE or segment.size_bytes == 0:
                 continue  # it lies in the table's manifest
             path = at(segment.base_id, "_indices", str(segment.uuid))
-            yield Needed(path, segment.size_bytes, f"{_INDEX}{described.name}", is_folder=True)
+            yield Needed(path, segment.size_bytes, f"{INDEX_OF}{described.name}", is_folder=True)
+
+
+def _stored(need: Needed, folder: Folder) -> Iterator[tuple[str, int, str]]:
+    """The files, with their sizes, that a need stands for: all of an index, the blobs beside a data file as well."""
+    for file in folder.inside.get(need.path, ()) if need.is_folder else ():
+        yield file.path, file.size, need.what
+    if not need.is_folder and need.path in folder.by_path:
+        yield need.path, folder.by_path[need.path].size, need.what
+        for file in folder.inside.get(posixpath.splitext(need.path)[0], ()):
+            yield file.path, file.size, BLOB
 
 
 def _check_needed(line: Line, needs: list[Needed], folder: Folder) -> Iterator[Finding]:
@@ -266,7 +300,7 @@ def _check_needed(line: Line, needs: list[Needed], folder: Folder) -> Iterator[F
     for (code, what), paths in told.items():
         text = f"version {line.pin.version} of {line.pin.path} needs files that {words[code]} ({what})"
         # What branches were made from is not written again: there an index is as lost as data.
-        cause = INDEX if what.startswith(_INDEX) and not line.is_base else None
+        cause = INDEX if what.startswith(INDEX_OF) and not line.is_base else None
         yield tell(code, line, text, count=len(paths), examples=paths, cause=cause)
 
 

@@ -7,7 +7,7 @@ A finding gathers everything of one kind in one place (a table, a branch, an ind
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -47,8 +47,21 @@ _APPLY = "`omnigraph schema apply {uri} --schema FILE --branch {branch}`"
 _SAVED = "`omnigraph export {uri} --type {type} --branch {branch} --out rows.jsonl`"
 _ANEW = "`omnigraph load {uri} --data rows.jsonl --mode overwrite --branch {branch}`"
 _CLEANUP = "See what may go with `omnigraph cleanup {uri} --older-than 7d`, and run it again with `--confirm`."
+_DAMAGED = (
+    "Put the file back from a copy of the store. If there is none: the rows of this file can't be trusted, also where "
+    "they can be read; `omnigraph commit list {uri} --branch {branch}` names older states that may not have the file, "
+    "and `omnigraph export {uri} --commit ID` saves them. Do not rebuild indices or optimize before: they would take "
+    "over the damage."
+)
+_INDEX_OF_DAMAGED = (
+    "First put the damaged data files of {table} back from a copy of the store, or write its rows anew: an index that "
+    "is built from damaged rows answers with the damage. Then run `omnigraph verify {uri} --full` again."
+)
+_MANIFEST_BACK = "Put the files of `__manifest` back from a copy of the store, and run `omnigraph verify {uri}` again."
 INDEX = "index"
 """A file of an index, which can be made again from the rows."""
+AUTHORITY = "authority"
+"""A file of the manifest."""
 FOREIGN = "foreign"
 """A file where omnigraph puts none."""
 DROPPED = "dropped"
@@ -68,7 +81,7 @@ CODES: Mapping[str, Code] = {
     "manifest_unreadable": Code(
         "error",
         "rows of `__manifest` can't be read: schemas and the history; only what heads hold is checked",
-        "Put the files of `__manifest` back from a copy of the store, and run `omnigraph verify {uri}` again.",
+        _MANIFEST_BACK,
     ),
     "commit_lost": Code(
         "error",
@@ -89,6 +102,12 @@ CODES: Mapping[str, Code] = {
     "missing_file": Code("error", "a file that a published version needs is not there", _LOST, {INDEX: _INDEX_FILES}),
     "wrong_size": Code(
         "error", "a file is shorter or longer than the version that needs it says", _LOST, {INDEX: _INDEX_FILES}
+    ),
+    "checksum_mismatch": Code(
+        "error",
+        "a file does not hold the bytes that were written",
+        _DAMAGED,
+        {INDEX: _REINDEX, AUTHORITY: _MANIFEST_BACK},
     ),
     "unreadable_data": Code("error", "rows can't be read, although their files have the right size", _LOST),
     "wrong_rows": Code(
@@ -260,10 +279,21 @@ def found(
     )
 
 
-def remedied(finding: Finding, uri: str) -> Finding:
-    """The finding with the way to mend it, for the graph at this address."""
+_DATA_DAMAGE = frozenset(
+    ("checksum_mismatch", "missing_file", "wrong_size", "unreadable_data", "wrong_rows", "version_unreadable")
+)
+
+
+def _is_data_damage(finding: Finding) -> bool:
+    return finding.code in _DATA_DAMAGE and finding.cause is None
+
+
+def remedied(finding: Finding, uri: str, *, damaged: Set[str | None] = frozenset()) -> Finding:
+    """The finding with the way to mend it, for the graph at this address. `damaged` are tables with damaged data."""
     known = CODES[finding.code]
     text = known.remedy if finding.cause is None else known.special[finding.cause]
+    if finding.table in damaged and text in (_REINDEX, _INDEX_FILES):
+        text = _INDEX_OF_DAMAGED
     told = text.format(
         uri=shlex.quote(uri),
         branch=shlex.quote(finding.branch or "main"),
@@ -283,7 +313,8 @@ def gathered(findings: Iterable[Finding], *, uri: str) -> tuple[Finding, ...]:
             examples = tuple(dict.fromkeys((*known.examples, *one.examples)))[:EXAMPLES_MOST]
             one = replace(known, count=known.count + one.count, examples=examples)
         groups[key] = one
-    told = [remedied(one, uri) for one in groups.values()]
+    damaged = {one.table for one in groups.values() if _is_data_damage(one)}
+    told = [remedied(one, uri, damaged=damaged) for one in groups.values()]
     return tuple(sorted(told, key=lambda f: (_ORDER[f.severity], f.code, f.table or "", f.branch or "", f.message)))
 
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 import orjson
 
 from omnigraph.errors import HostileOrDamagedManifest, StorageError
+from omnigraph.maintenance.verify.checksums import NO_CHECKSUMS, Checksums
 from omnigraph.maintenance.verify.findings import Finding, found
 from omnigraph.maintenance.verify.reading import read, reason
 from omnigraph.maintenance.verify.scope import StillManifest
-from omnigraph.storage.manifest import FORMAT
+from omnigraph.storage.checksums import Packed, read_packed
+from omnigraph.storage.manifest import CHECKSUMS, FORMAT
 from omnigraph.storage.records import Head, Pin, Record, apply_delta
 
 _MANIFEST = "__manifest"
@@ -33,6 +35,7 @@ class Rows:
     epochs: Mapping[tuple[str, int], Record]
     schemas: frozenset[str]
     findings: tuple[Finding, ...]
+    checksums: Checksums
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class History:
     pins: frozenset[Pin]
     live_pins: frozenset[Pin]
     is_known: bool = True
+    checksums: Checksums = NO_CHECKSUMS
+    """What is recorded of files."""
 
     @property
     def roots(self) -> set[str]:
@@ -74,7 +79,8 @@ def check_manifest(manifest: StillManifest, heads: list[Head]) -> History:
         findings += _check_epochs(head, rows)
         findings += _check_chain(head, rows, seen)
         findings += _check_origin(head, rows, everyone)
-    return _history(findings, len(seen), everyone.values(), rows.epochs.values())
+    history = _history(findings, len(seen), everyone.values(), rows.epochs.values())
+    return replace(history, checksums=rows.checksums)
 
 
 def _history(findings: Iterable[Finding], commits: int, heads: Iterable[Head], records: Iterable[Record]) -> History:
@@ -103,6 +109,7 @@ def _read(manifest: StillManifest) -> Rows:
     doubled: list[str] = []
     records: list[Record] = [record for head in manifest.heads().values() for record in head.recent]
     schemas: set[str] = set()
+    packed: list[Packed] = []
     for object_id, kind, body in zip(*(table.column(c).to_pylist() for c in table.column_names), strict=True):
         known = bodies.setdefault(object_id, body)
         if known is not body:
@@ -117,6 +124,11 @@ def _read(manifest: StillManifest) -> Rows:
                 broken.append(object_id)
             else:
                 records.append(record)
+        elif kind == CHECKSUMS:
+            try:
+                packed.append(read_packed(orjson.loads(body)["h"]))
+            except (KeyError, TypeError, ValueError):
+                broken.append(object_id)
     findings = []
     if broken:
         text = "rows of the manifest can't be understood or carry another id than their content has"
@@ -131,6 +143,7 @@ def _read(manifest: StillManifest) -> Rows:
         epochs={(r.incarnation, r.epoch): r for r in records},
         schemas=frozenset(schemas),
         findings=tuple(findings),
+        checksums=Checksums.of([*packed, *(record.checksums for record in records)]),
     )
 
 

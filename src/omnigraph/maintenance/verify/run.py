@@ -16,6 +16,8 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.verify.addresses import address_tasks
 from omnigraph.maintenance.verify.around import check_drift, check_folders, check_foreign, check_lost, check_tickets
 from omnigraph.maintenance.verify.blobs import Depth, blob_tasks
+from omnigraph.maintenance.verify.checksums import check_manifest_files, checksum_tasks, is_index, version_crcs
+from omnigraph.maintenance.verify.files import INDEX_OF
 from omnigraph.maintenance.verify.findings import Finding, VerifyResult, gathered
 from omnigraph.maintenance.verify.history import History, check_manifest
 from omnigraph.maintenance.verify.indices import SAMPLE_ROWS, index_tasks
@@ -63,6 +65,7 @@ def verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult
     job = _Job(manifest.location, history, scope, runner, options)
     findings = [*history.findings, *(scope.findings if history.is_known else ()), *job.findings()]
     findings += _around(door, history, heads, options)
+    findings += check_manifest_files(manifest, history.checksums)
 
     def look(again: Scope, all_values: bool) -> list[Finding]:
         deeper = replace(options, full=options.full or (all_values and not options.quick))
@@ -125,7 +128,7 @@ class _Job:
 
     def findings(self) -> list[Finding]:
         """Of everything in the scope."""
-        found = [*self.tables()]
+        found = [*self.tables(), *self.checksums()]
         if not self._options.quick:
             found += [*self.rows(), *self.indices(), *(self.rules() if self._options.full else ())]
         return [*found, *self.blobs()]
@@ -145,6 +148,7 @@ class _Job:
                 "lines": [line_json(line) for line in lines],
                 "forks": sorted(self._history.forks(root)) if self._history.is_known else None,
                 "old_s": old_s,
+                "version_crcs": version_crcs(lines, self._history.checksums),
             }
             for root, lines in by_root.items()
         ]
@@ -153,6 +157,30 @@ class _Job:
             self.checked["files"] += done["files"]
             self.checked["bytes"] += done["bytes"]
             yield from map(finding_of, done["findings"])
+
+    def checksums(self) -> Iterator[Finding]:
+        chosen = checksum_tasks(
+            self._place, self._scope.lines, self._facts, self._history.checksums, full=self._options.full
+        )
+        summed = len(version_crcs(self._scope.lines, self._history.checksums))
+        self.checked["checksums"] = chosen.checked + summed
+        self.checked["unchecked"] = chosen.unchecked + len(self._scope.lines) - summed
+        done = self._run("checksums:check_checksums", chosen.tasks, stage="comparing checksums")
+        for task, result in zip(chosen.tasks, done, strict=True):
+            yield from map(finding_of, result["findings"])
+            self._leave_out(task["at"], result["broken"])
+
+    def _leave_out(self, at: str, broken: Sequence[str]) -> None:
+        """What is damaged is not read by Lance: an index if it is its own, everything of every version of its table if
+        it is data, because versions share files.
+        """
+        damaged = {what.removeprefix(INDEX_OF) for what in broken if is_index(what)}
+        root = at.partition("@")[0].partition("/tree/")[0]
+        is_data = any(not is_index(what) for what in broken)
+        for name, fact in self._facts.items():
+            if fact and name.partition("@")[0].partition("/tree/")[0] == root:
+                fact["whole"] = fact["whole"] and not is_data
+                fact["indices"] = [i for i in fact["indices"] if not is_data and i["name"] not in damaged]
 
     def rows(self) -> Sequence[Finding]:
         questions = questions_of(self._scope.images, self._facts)

@@ -159,7 +159,7 @@ def line_json(line: Line) -> dict[str, Any]:
     """A line as part of a task; its type travels as a schema of one type."""
     return {
         "pin": [line.pin.table, line.pin.to_json()],
-        "type": _lone(line.type),
+        "type": None if line.is_bare else _lone(line.type),
         "branch": line.branch,
         "is_base": line.is_base,
         "is_bare": line.is_bare,
@@ -171,5 +171,6 @@ def _lone(t: EntityType) -> dict[str, Any]:
 
 
 def line_of(body: Mapping[str, Any]) -> Line:
-    t = next(schema_from_json(body["type"]).types())
-    return Line(Pin.from_json(*body["pin"]), t, body["branch"], body["is_base"], body["is_bare"])
+    pin = Pin.from_json(*body["pin"])
+    t = _nameless(pin) if body["is_bare"] else next(schema_from_json(body["type"]).types())
+    return Line(pin, t, body["branch"], body["is_base"], body["is_bare"])

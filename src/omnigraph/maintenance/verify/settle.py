@@ -54,7 +54,7 @@ def settled(
         told = [
             *(one for one in told if one not in doubtful),
             *(_collected(one) for one in doubtful if _is_gone(location, one)),
-            *filter(_is_collectable, still),
+            *(one for one in still if (_is_collectable(one) or one.code == "checksum_mismatch") and one not in told),
         ]
     late = _doubtful(told, newest()[0])
     return [_collected(one) if one in late and _is_gone(location, one) else one for one in told]

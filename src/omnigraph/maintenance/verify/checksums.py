@@ -1,0 +1,201 @@
+"""The checksums task: bytes of files against what the records of commits say of them.
+
+1. collect   the driver has every record and every row of checksums (`storage/checksums.py`)
+2. choose    of each version that is looked at: its own file, before Lance opens it (files.py), and its deletion files,
+             which are small; with `full` its data files, blobs and index files as well. Each file once, however many
+             branches have it
+3. compare   tasks read files, a bounded number of bytes each, a chunk at a time
+
+A file without a record is counted as `unchecked`. One that is not there is told by the files task. A table whose data
+is damaged is not read further: what its rows and indices would say is not what was written, and damaged bytes make
+Lance fail in any way.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from omnigraph.errors import StorageError
+from omnigraph.maintenance.verify.findings import AUTHORITY, INDEX, Finding, found
+from omnigraph.maintenance.verify.reading import read
+from omnigraph.maintenance.verify.scope import Line, place_of
+from omnigraph.maintenance.verify.tables import finding_json
+from omnigraph.storage import durable
+from omnigraph.storage.checksums import ENTRY_BYTES, KEY_BYTES, crc_of, key_of
+from omnigraph.storage.layout import MANIFEST, Location
+from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.objects import open_store
+
+TASK_BYTES_MAX = 256 << 20
+DELETION, DATA, BLOB = "deletion file", "data file", "blob"
+
+
+@dataclass(frozen=True)
+class Checksums:
+    """What records say of files. Several CRCs of one path are alternatives: digests may collide, and `relocate`
+    rewrites versions.
+    """
+
+    entries: np.ndarray
+
+    @staticmethod
+    def of(texts: Iterable[str]) -> Checksums:
+        raw = bytearray()
+        for text in texts:
+            more = base64.b64decode(text)
+            raw += more[: len(more) // ENTRY_BYTES * ENTRY_BYTES]
+        numbers = np.frombuffer(bytes(raw), dtype=np.uint8).reshape(-1, ENTRY_BYTES)
+        keys = np.zeros((len(numbers), 8), dtype=np.uint8)
+        keys[:, :KEY_BYTES] = numbers[:, :KEY_BYTES]
+        found = np.empty(len(numbers), dtype=[("path", "<u8"), ("crc", "<u4")])
+        found["path"] = keys.view("<u8").reshape(-1)
+        found["crc"] = np.ascontiguousarray(numbers[:, KEY_BYTES:]).view("<u4").reshape(-1)
+        return Checksums(found[np.argsort(found["path"], kind="stable")])
+
+    def expected(self, path: str) -> list[int]:
+        """The CRCs that a file, by its path in the graph, may have; none if it has no record."""
+        key = int.from_bytes(key_of(path), "little")
+        first, last = (int(np.searchsorted(self.entries["path"], key, side)) for side in ("left", "right"))
+        return sorted({int(crc) for crc in self.entries["crc"][first:last]})
+
+
+NO_CHECKSUMS = Checksums.of(())
+
+
+# ---- the driver ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The tasks, and how many files they compare and how many have nothing to be compared with."""
+
+    tasks: list[dict[str, Any]]
+    checked: int
+    unchecked: int
+
+
+def checksum_tasks(
+    place: Mapping[str, Any],
+    lines: Sequence[Line],
+    facts: Mapping[str, Any],
+    checksums: Checksums,
+    *,
+    full: bool,
+) -> Chosen:
+    tasks: list[dict[str, Any]] = []
+    checked = unchecked = 0
+    seen: set[str] = set()
+    for line in lines:
+        files: list[list[Any]] = []
+        size_bytes = 0
+        for name, size, what in facts.get(line.at, {}).get("files", ()):
+            path = f"{line.pin.root}/{name}"
+            if path in seen or (what != DELETION and not full):
+                continue
+            seen.add(path)
+            expected = checksums.expected(path)
+            if not expected:
+                unchecked += 1
+                continue
+            checked += 1
+            if files and size_bytes + size > TASK_BYTES_MAX:
+                tasks.append(_task(place, line, files, size_bytes))
+                files, size_bytes = [], 0
+            files.append([path, what, expected])
+            size_bytes += size
+        if files:
+            tasks.append(_task(place, line, files, size_bytes))
+    return Chosen(tasks, checked, unchecked)
+
+
+def _task(place: Mapping[str, Any], line: Line, files: list[list[Any]], size_bytes: int) -> dict[str, Any]:
+    about = {"table": line.type.key, "branch": line.branch, "is_base": line.is_base, "at": line.at}
+    return {"place": place, **about, "files": files, "bytes": size_bytes}
+
+
+def version_file(line: Line) -> str:
+    """The path in the graph of the version's own file."""
+    return durable.manifest_path(line.pin.path, line.pin.version)
+
+
+def version_crcs(lines: Iterable[Line], checksums: Checksums) -> dict[str, list[int]]:
+    """What the versions' own files may hold; nothing for one without a record."""
+    known = {line.at: checksums.expected(version_file(line)) for line in lines}
+    return {at: expected for at, expected in known.items() if expected}
+
+
+def check_manifest_files(manifest: Manifest, checksums: Checksums) -> Iterator[Finding]:
+    """The files of the manifest's rows. They are few: rows are merged as they come."""
+    names = [f"{MANIFEST}/data/{f.path}" for part in manifest.table().get_fragments() for f in part.metadata.files]
+    expected = {name: checksums.expected(name) for name in names}
+    told = (damage(manifest.location, name, crcs) for name, crcs in expected.items() if crcs)
+    damaged = [text for text in told if text is not None]
+    if damaged:
+        text = "files of the manifest's rows do not hold what was written"
+        yield found("checksum_mismatch", text, table=MANIFEST, count=len(damaged), examples=damaged, cause=AUTHORITY)
+
+
+# ---- the task --------------------------------------------------------------------------------------------------------
+
+
+def check_checksums(task: Mapping[str, Any]) -> dict[str, Any]:
+    location = place_of(task["place"])
+    damaged: dict[str, list[str]] = {}
+    for path, what, expected in task["files"]:
+        told = damage(location, path, expected)
+        if told is not None:
+            damaged.setdefault(what, []).append(told)
+    findings = [_finding(task, what, files) for what, files in damaged.items()]
+    return {"findings": [finding_json(f) for f in findings], "broken": sorted(damaged), "bytes_done": task["bytes"]}
+
+
+def damage(location: Location, path: str, expected: Sequence[int]) -> str | None:
+    """What is wrong with a file of the graph; None if nothing is, or if it is not there."""
+    try:
+        actual = read(location, f"reading {path}", lambda: _crc(location, path))
+    except StorageError as error:
+        return f"{path}: {error.fields.get('detail', error)}"
+    if actual is None or actual in expected:
+        return None
+    return f"{path}: CRC-32 {actual:08x}, recorded {' or '.join(f'{crc:08x}' for crc in expected)}"
+
+
+def _finding(task: Mapping[str, Any], what: str, files: list[str]) -> Finding:
+    text = f"files of {task['at'].partition('@')[0]} do not hold what was written ({what})"
+    cause = INDEX if is_index(what) and not task["is_base"] else None
+    return found(
+        "checksum_mismatch",
+        text,
+        table=task["table"],
+        branch=task["branch"],
+        count=len(files),
+        examples=files,
+        cause=cause,
+    )
+
+
+def is_index(what: str) -> bool:
+    return what not in (DELETION, DATA, BLOB)
+
+
+def _crc(location: Location, path: str) -> int | None:
+    """None if the file is not there."""
+    if location.is_local:
+        full_path = location.join(path)
+        return crc_of(full_path) if os.path.exists(full_path) else None
+    import obstore
+
+    crc = 0
+    try:
+        for chunk in obstore.get(open_store(location, ""), path).stream(min_chunk_size=1 << 20):
+            crc = zlib.crc32(chunk, crc)
+    except FileNotFoundError:
+        return None
+    return crc
