@@ -150,3 +150,29 @@ CASES = [
     Case("unicode", 'k,v\n1,😀\n2,"日\n本"\n'.encode()),
     Case("wide", HEAD + b"1," + b"x" * 300 + b'\n2,"' + b"y\n" * 60 + b'"\n3,z\n'),
 ]
+
+
+# ---- all of them in one load -----------------------------------------------------------------------------------------
+
+COLUMNS = ("a", "b", "c")
+Cells = list[list[str | None]]
+
+
+def schema_of(names: Sequence[str]) -> str:
+    """A type per case, and one for the rows that SQL selects of all of them."""
+    cells = "  ".join(f"{column}: String?" for column in COLUMNS)
+    types = [f"node T{i} {{ {cells} }}" for i in range(len(names))]
+    return "\n".join([*types, f"node Selected {{ origin: String  {cells} }}"])
+
+
+def expected_cells(case: Case) -> Cells:
+    """The rows of a case over all columns, sorted; nothing and an empty text are the same where no rows are given."""
+    rows = case.rows if case.rows is not None else [[value or None for value in row] for _, row in reference(case).rows]
+    return sorted(([*row, None, None, None][:3] for row in rows), key=repr)
+
+
+def cells_of(case: Case, rows: Sequence[Mapping[str, str | None]]) -> Cells:
+    found = [[row[column] for column in COLUMNS] for row in rows]
+    if case.rows is None:
+        found = [[value or None for value in row] for row in found]
+    return sorted(found, key=repr)

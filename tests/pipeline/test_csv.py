@@ -22,7 +22,18 @@ from omnigraph.pipeline.csv.read import read_csv
 from omnigraph.pipeline.files import find_files
 from omnigraph.pipeline.runner import LocalRunner
 from omnigraph.pipeline.tabular import TableSource
-from tests.pipeline.csv_cases import CASES, PACKINGS, Case, Reference, reference, write
+from tests.pipeline.csv_cases import (
+    CASES,
+    COLUMNS,
+    PACKINGS,
+    Case,
+    Reference,
+    cells_of,
+    expected_cells,
+    reference,
+    schema_of,
+    write,
+)
 
 Rows = list[tuple[int, list[str | None]]]
 
@@ -182,3 +193,18 @@ def test_lines_of_rejected_rows_count_the_breaks_within_values(tmp_path: Path, m
     told = [json.loads(line) for line in aside.read_text().splitlines()]
     assert [(t["line"], t["record"]) for t in told] == [(29, "broken"), (30, 'b,"x\ny",z')]
     assert done.inserted == {"node:Text": 10}
+
+
+def test_all_cases_in_one_load_give_the_rows_of_the_csv_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut, "PIECE_BYTES", (20, 20))
+    cases = [case for case in CASES if not reference(case).ragged]
+    nodes = {}
+    for i, case in enumerate(cases):
+        path = write(case, tmp_path, PACKINGS[i % len(PACKINGS)])
+        names = dict(zip(reference(case).header, COLUMNS, strict=False))
+        nodes[f"T{i}"] = TableSource(str(path), format="csv", options=case.options, columns=names)
+    graph = og.init(tmp_path / "g.omni", schema_of([case.name for case in cases]))
+    graph.load(nodes=nodes, mode="append", engine="local")
+    snapshot = graph.snapshot()
+    for i, case in enumerate(cases):
+        assert cells_of(case, snapshot.read(f"T{i}").to_pylist()) == expected_cells(case), case.name

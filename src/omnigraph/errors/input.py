@@ -46,6 +46,8 @@ class RowsRefused(InputError):
 
     @property
     def remedy(self) -> str:
+        if "hint" in self.fields:
+            return str(self.fields["hint"])
         # Leaving rows out helps where rows of an input are to blame.
         of_a_load = any("source" in v for v in self.fields.get("violations", ()))
         return (self.load_remedy_text if of_a_load else self.remedy_text).format_map(Shown(self.fields))

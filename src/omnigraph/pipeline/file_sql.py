@@ -2,7 +2,8 @@
 
 Each source becomes a temporary view of its name; each target with `sql` a DataFrame, its columns renamed by `map`,
 `from` and `to`. The views are there while the block runs; one of the caller's own of that name is put back.
-Values that come from CSV are texts: SQL casts what the schema wants otherwise.
+CSV is read by `pipeline.csv`, as where a target names the source: its values are texts, and SQL casts what the schema
+wants otherwise. Parquet, ORC and JSON lines are read by Spark, which knows their types.
 """
 
 from __future__ import annotations
@@ -11,16 +12,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from omnigraph.errors import PipelineFileError, UsageError
+from omnigraph.errors import OmnigraphError, PipelineFileError, UsageError
+from omnigraph.pipeline.bulk.cut import piece_bytes
+from omnigraph.pipeline.csv.frame import csv_frame
 from omnigraph.pipeline.engine import Engines
 from omnigraph.pipeline.file_model import Input, PipelineFile, Target
-from omnigraph.pipeline.files import find_files
-from omnigraph.pipeline.runner import reason_of
+from omnigraph.pipeline.files import find_files, total_bytes
+from omnigraph.pipeline.progress import Watcher
+from omnigraph.pipeline.runner import SparkRunner, reason_of
 from omnigraph.pipeline.session import spark_session
 from omnigraph.pipeline.tabular import TableSource, with_format
 
-_SPARK_FORMATS = {"csv": "csv", "parquet": "parquet", "jsonl": "json", "orc": "orc"}
-_SPARK_OPTIONS = {"delimiter": "sep", "null": "nullValue", "multiline": "multiLine"}
+_SPARK_OPTIONS = {
+    "parquet": {"mergeSchema": "true"},
+    "orc": {"mergeSchema": "true"},
+    "jsonl": {"mode": "FAILFAST"},
+}
+"""So that Spark neither leaves out columns that only some files have, nor makes rows of lines that are no JSON."""
 
 
 @contextmanager
@@ -35,7 +43,7 @@ def prepared_frames(file: PipelineFile, engines: Engines) -> Iterator[Mapping[st
     hidden = {name: session.table(name) for name in file.sources if _is_view(session, name)}
     try:
         for name, source in file.sources.items():
-            _view(session, name, source)
+            _view(session, name, source, engines.watcher)
         yield {t.key: _frame(session, file, t) for t in wanted}
     finally:
         for name in file.sources:
@@ -48,17 +56,23 @@ def _is_view(session: Any, name: str) -> bool:
     return bool(session.catalog.tableExists(name) and session.catalog.getTable(name).isTemporary)
 
 
-def _view(session: Any, name: str, source: Input) -> None:
+def _view(session: Any, name: str, source: Input, watcher: Watcher) -> None:
     table = with_format(TableSource(path=source.path, format=source.format, options=source.options))
-    form = _SPARK_FORMATS.get(table.kind, table.kind)
     if table.kind in ("arrow", "lance"):
         raise UsageError(detail=f"the source {name} is {table.kind}, which sql does not read; use Parquet, ORC or CSV.")
-    options = {_SPARK_OPTIONS.get(key, key): value for key, value in source.options.items()}
-    if form == "csv":
-        options = {"header": "true", "mode": "FAILFAST", **options}
-    paths = [file.path for file in find_files(source.path)]
+    files = find_files(source.path)
     try:
-        session.read.format(form).options(**options).load(paths).createOrReplaceTempView(name)
+        if table.kind == "csv":
+            runner = SparkRunner(session, watcher=watcher)
+            size = piece_bytes(total_bytes(files), runner.parallelism)
+            frame = csv_frame(session, runner, name, files, table.format_options, size=size)
+        else:
+            options = {**_SPARK_OPTIONS.get(table.kind, {}), **source.options}
+            form = {"jsonl": "json"}.get(table.kind, table.kind)
+            frame = session.read.format(form).options(**options).load([file.path for file in files])
+        frame.createOrReplaceTempView(name)
+    except OmnigraphError:
+        raise
     except Exception as error:
         raise UsageError(detail=f"Spark does not read the source {name}: {reason_of(error)}") from error
 

@@ -14,7 +14,9 @@ which; what the other copy wrote is an unreferenced file.
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import threading
 import time
 import traceback
@@ -91,7 +93,12 @@ def _result(raw: bytes) -> Any:
     checksums.note_known(found.get("checksums", {}))
     if "ok" in found:
         return found["ok"]
-    raise getattr(errors, found["error"])(**found["fields"])
+    raise _error_of(found)
+
+
+def _error_of(failure: Mapping[str, Any]) -> OmnigraphError:
+    error: OmnigraphError = getattr(errors, failure["error"])(**failure["fields"])
+    return error
 
 
 def _amounts(raw: bytes) -> tuple[int, int]:
@@ -270,6 +277,22 @@ def _watched(
             raise trouble[0]
         raise TaskFailed(stage=stage, engine="spark", detail=reason_of(trouble[0])) from trouble[0]
     return done[0]
+
+
+_CARRIED = re.compile(r"omnigraph-error\[([A-Za-z0-9+/=]+)\]")
+
+
+def carried(error: OmnigraphError) -> RuntimeError:
+    """A typed error as text, for work that Spark runs without `perform`: only the text of an exception arrives."""
+    return RuntimeError(f"{error.message} omnigraph-error[{base64.b64encode(_failure(error)).decode()}]")
+
+
+def typed_error(error: Exception) -> OmnigraphError | None:
+    """The typed error that Spark's exception carries, if it does."""
+    found = _CARRIED.search(str(error))
+    if found is None:
+        return None
+    return _error_of(orjson.loads(base64.b64decode(found[1])))
 
 
 def reason_of(error: Exception) -> str:

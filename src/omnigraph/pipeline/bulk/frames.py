@@ -16,7 +16,7 @@ import orjson
 
 from omnigraph.errors import TaskFailed
 from omnigraph.pipeline.bulk.staging import Staging
-from omnigraph.pipeline.runner import reason_of
+from omnigraph.pipeline.runner import reason_of, typed_error
 
 FORMAT = "omnigraph_staging"
 ROWS_PER_FILE = 400_000
@@ -39,7 +39,8 @@ def stage_frame(staging: Staging, frame: Any) -> list[tuple[str, int]]:
     try:
         frame.write.format(FORMAT).option("staging", about).option("listing", listing).mode("append").save()
     except Exception as error:
-        raise TaskFailed(stage="staging a DataFrame", engine="spark", detail=reason_of(error)) from error
+        failed = TaskFailed(stage="staging a DataFrame", engine="spark", detail=reason_of(error))
+        raise typed_error(error) or failed from error
     found = orjson.loads(staging.get(listing))
     return [(name, size) for name, size in found]
 

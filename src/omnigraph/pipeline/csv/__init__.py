@@ -6,6 +6,7 @@
 | records | the borders of records in bytes: quotes, escapes, comments, every kind of line end                     |
 | cut     | offsets in a large file at which records begin, found by tasks, so that pieces hold whole records       |
 | read    | one piece as an Arrow table of texts, each row with its line                                            |
+| frame   | all pieces as a Spark DataFrame, for SQL                                                                |
 
 All that reads CSV goes through these modules: a load on either engine, `source` and `sql` of a pipeline file, plans.
 Rows and their lines are the same however a file is cut, packed or distributed.

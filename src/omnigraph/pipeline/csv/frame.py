@@ -1,0 +1,111 @@
+"""CSV as a Spark DataFrame of texts, read by the same code as every other load.
+
+1. cut       the driver reads headers, and cuts large files where records begin (`cut`)
+2. columns   those of all files, by name, in the order in which they appear; a file without one of them gives nulls
+3. read      one task per segment, when an action runs: a Python data source that gives Arrow batches
+
+A record that is no row (too many values, not UTF-8) fails the action: SQL takes all rows of a source or none. Typed
+errors of tasks reach the driver in the text of Spark's exception (`runner.carried`). Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from omnigraph.errors import OmnigraphError, RecordError, UsageError, Violation
+from omnigraph.pipeline.csv.cut import csv_segments, cut_files, look_at
+from omnigraph.pipeline.csv.read import count_lines, read_csv
+from omnigraph.pipeline.files import InputFile
+from omnigraph.pipeline.runner import Runner, carried
+from omnigraph.write.problems import told
+
+FORMAT = "omnigraph_csv"
+ROWS_HINT = "Correct these rows, or load the source without sql and --on-error quarantine; nothing was written."
+
+
+def csv_frame(
+    session: Any, runner: Runner, name: str, files: Sequence[InputFile], options: Mapping[str, str], *, size: int
+) -> Any:
+    """The rows of some files, in pieces of about `size` bytes. `name` is what users call the source."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    inputs = [(csv, options) for csv in look_at(files, options)]
+    columns: dict[str, None] = {}
+    for csv, _ in inputs:
+        names = csv.header.names
+        twice = next((column for column, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise UsageError(detail=f"{csv.file.name} has the column {twice!r} twice: sql can't tell them apart.")
+        columns |= dict.fromkeys(names)
+    if not columns:
+        raise UsageError(detail=f"the source {name} has no columns: its files are empty.")
+    cut = cut_files(runner, inputs, size=size)
+    segments = [segment for csv in cut for segment in csv_segments(csv)]
+    about = orjson.dumps({"segments": segments, "options": dict(options), "columns": list(columns)}).decode()
+    session.dataSource.register(_source())
+    schema = StructType([StructField(column, StringType()) for column in columns])
+    return session.read.format(FORMAT).schema(schema).option("about", about).load()
+
+
+def segment_batches(
+    segment: Mapping[str, Any], options: Mapping[str, str], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a segment under the columns of the whole source."""
+    try:
+        rows = read_csv(segment, options)
+        if rows.bad:
+            raise _no_rows(segment, rows.bad)
+    except OmnigraphError as error:
+        raise carried(error) from None
+    nothing = pa.nulls(rows.table.num_rows, pa.string())
+    have = set(rows.table.column_names)
+    arrays = [rows.table.column(column) if column in have else nothing for column in columns]
+    yield from pa.table(arrays, names=list(columns)).to_batches(max_chunksize=100_000)
+
+
+def _no_rows(segment: Mapping[str, Any], bad: Sequence[tuple[int, str, str]]) -> RecordError:
+    before = (
+        max(0, count_lines(segment["path"], segment["start"]) - segment["header_lines"]) if "start" in segment else 0
+    )
+    violations = [
+        Violation("record", "record", reason, line=line + before, source=segment["source"]) for line, reason, _ in bad
+    ]
+    return RecordError(**told(violations, {"record": len(violations)}), hint=ROWS_HINT)
+
+
+def _source() -> type:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    class Segment(InputPartition):  # type: ignore[misc]
+        def __init__(self, segment: Mapping[str, Any]) -> None:
+            self.segment = segment
+
+    class Reader(DataSourceReader):  # type: ignore[misc]
+        def __init__(self, about: str) -> None:
+            self._about = about
+
+        def partitions(self) -> list[Any]:
+            return [Segment(segment) for segment in orjson.loads(self._about)["segments"]]
+
+        def read(self, partition: Any) -> Iterator[Any]:
+            from omnigraph.pipeline.csv.frame import segment_batches
+
+            about = orjson.loads(self._about)
+            if partition is None:  # Spark asks once, without one, where there are no partitions
+                return
+            yield from segment_batches(partition.segment, about["options"], about["columns"])
+
+    class Source(DataSource):  # type: ignore[misc]
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def reader(self, schema: Any) -> Any:
+            return Reader(self.options["about"])
+
+    return Source
