@@ -19,7 +19,7 @@ from typing import Any, Literal
 from omnigraph.commit.door import Door
 from omnigraph.commit.intents import read_intents
 from omnigraph.commit.migrate import require_current
-from omnigraph.commit.ticket import epoch_of, ticket_name
+from omnigraph.commit.ticket import Ticket, epoch_of, ticket_name
 from omnigraph.errors import BranchNotFound, RecoveryPending, StorageError, WriterActive
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.manifest import FORMAT
@@ -112,7 +112,8 @@ def require_settled(door: Door, branch: str, *, verb: str, wait_s: float) -> Non
     )
 
 
-def _undecided(door: Door) -> Iterator[Pending]:
+def undecided(door: Door) -> Iterator[tuple[str, Ticket, bool]]:
+    """(branch, ticket, whether its holder may be taken over) of every operation that no head has reached."""
     # Listed before the heads are read: what a head has not reached then was undecided when it was listed.
     listed = {(e.name.partition("/")[0], epoch_of(e.name)) for e in door.tickets.objects.entries() if "/" in e.name}
     for branch, head in door.manifest.heads().items():
@@ -121,9 +122,13 @@ def _undecided(door: Door) -> Iterator[Pending]:
                 continue
             held = door.tickets.holder(incarnation, epoch)
             if held is not None:
-                ticket, dead = held
-                alive = not dead and not door.tickets.is_own(ticket)
-                yield Pending(branch, incarnation, epoch, ticket.kind, ticket.nonce, alive)
+                yield branch, *held
+
+
+def _undecided(door: Door) -> Iterator[Pending]:
+    for branch, ticket, dead in undecided(door):
+        alive = not dead and not door.tickets.is_own(ticket)
+        yield Pending(branch, ticket.incarnation, ticket.epoch, ticket.kind, ticket.nonce, alive)
 
 
 def recover(door: Door, *, wait_s: float, branch: str | None = None) -> RecoverResult:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -145,6 +146,11 @@ def store_time_s(location: Location) -> float:
         return control.modified_s(probe)
     finally:
         control.delete([probe])
+
+
+def earlier_time_s(location: Location) -> float:
+    """The earlier of the store's time and this machine's: one clock that has jumped ahead makes nothing look old."""
+    return min(store_time_s(location), time.time())
 
 
 def forget_probes(location: Location, *, now_s: float) -> set[str]:

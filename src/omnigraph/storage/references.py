@@ -184,7 +184,9 @@ def _key(rest: str, kind: Kind, prefix: str) -> str:
 class References:
     """Which keys the versions that stay need, and which those that go: with the newest of these, (line, version).
 
-    `every_index` says that it is not known which indices are needed: then all of them are.
+    A version that was undone by a Restore, because its operation was rolled back, refers to nothing when it goes: its
+    files may be prepared files of an operation that is still at work and tries again. `every_index` says that it is not
+    known which indices are needed: then all of them are.
     """
 
     kept: set[str] = field(default_factory=set)
@@ -196,16 +198,27 @@ class References:
 
 
 def read_references(
-    location: Location, folder: Folder, line: Line, *, going: Set[int], into: References, handle: Any = None
+    location: Location,
+    folder: Folder,
+    line: Line,
+    *,
+    going: Set[int],
+    into: References,
+    handle: Any = None,
+    was_published: bool = True,
 ) -> None:
     """Add what every version of one line refers to. Versions that are not in `going` stay, also ones made since.
+    `was_published` False: none of its versions ever was, so all of them count as undone.
 
     All versions are read from their files, and the newest ones, above all that go, by Lance as well: what either of
     them names is kept. If a file is not understood Lance is asked about all versions, and every index is kept, because
-    of a fork it does not name the indices that the fork has inherited. Of a line that goes as a whole, what can't be
+    of a fork it does not name the indices that the fork has inherited; and all versions that go count as undone,
+    because Lance does not say which were. Of a line that goes as a whole, what can't be
     understood is passed over: then its files count as unreferenced, and go when they are old.
     """
     if going >= set(line.versions):
+        if not was_published:
+            return
         with suppress(NotUnderstood):
             _read_files(location, folder, line, set(line.versions), going, into)
         return
@@ -216,9 +229,11 @@ def read_references(
     except NotUnderstood:
         above = 0
         into.every_index = True
+    by_lance = References()
     with lancefs.reading(f"reading the versions of {folder.path}/{line.path}"):
         for rows in _runs(table.tracked_files(min_version=above)):
-            _add(rows, folder, line, going, into)
+            _add(rows, folder, line, going, by_lance)
+    into.kept |= by_lance.kept
 
 
 def _read_files(
@@ -231,8 +246,11 @@ def _read_files(
     indices_leave: dict[bytes, int] = {}
     bases: dict[int | None, str] = {None: f"{line.path}/" if line.path else ""}
     kept, removed = into.kept, into.removed
+    undone_above = max(versions, default=0)
     for version, raw in _bodies(location, folder, line, versions):
         found = parse_version(raw)
+        is_undone = version > undone_above
+        undone_above = undone_above if found.restores is None else min(undone_above, found.restores)
         require_own_bases(location, folder.path, found.bases.values())
         for base, uri in found.bases.items():
             prefix = below_table(uri, folder.path)
@@ -240,9 +258,11 @@ def _read_files(
                 raise NotUnderstood(f"base path {base} lies elsewhere")
         transaction = None if found.transaction is None else f"{bases[None]}_transactions/{found.transaction}"
         if version in going:
-            # Versions come in ascending order: the newest that has a fragment is noted last.
-            leave.update(dict.fromkeys(found.fragments, version))
-            indices_leave.update(dict.fromkeys(found.indices, version))
+            # Versions come newest first: that is the one that is noted.
+            for fragment in () if is_undone else found.fragments:
+                leave.setdefault(fragment, version)
+            for index in () if is_undone else found.indices:
+                indices_leave.setdefault(index, version)
             if transaction is not None:
                 removed[transaction] = (line.path, version)
         else:
@@ -254,10 +274,10 @@ def _read_files(
         for raw in stay:
             kept.update(bases[at] + path for at, path in fragment_references(raw))
         kept.update(path for _, path in map(index_reference, indices_stay))
-        for raw, version in leave.items():
+        for raw, version in reversed(leave.items()):
             for at, path in fragment_references(raw):
                 removed[bases[at] + path] = (line.path, version)
-        for raw, version in indices_leave.items():
+        for raw, version in reversed(indices_leave.items()):
             _, path = index_reference(raw)
             removed[path] = (line.path, version)
     except KeyError as error:
@@ -265,8 +285,8 @@ def _read_files(
 
 
 def _bodies(location: Location, folder: Folder, line: Line, versions: Set[int]) -> Iterator[tuple[int, bytes]]:
-    """The files of these versions, oldest first. One that has been removed meanwhile refers to nothing."""
-    order = sorted(versions)
+    """The files of these versions, newest first. One that has been removed meanwhile refers to nothing."""
+    order = sorted(versions, reverse=True)
     if location.is_local:
         for version in order:
             try:

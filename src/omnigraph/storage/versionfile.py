@@ -28,6 +28,7 @@ _FRAGMENT_KEY = 0x12
 _FRAGMENT, _INDEX_SECTION, _TRANSACTION_FILE, _BASE_PATH = 2, 6, 12, 18
 _MANIFEST_FIELDS = frozenset({*range(1, 22), 23})
 """23 is where the transaction itself stands in the file: it says what changed, and refers to nothing that stays."""
+_TRANSACTION_SECTION, _RESTORE = 23, 106
 _FRAGMENT_FIELDS = frozenset({1, 2, 3, 4, 5, 7, 9})
 """Without 6, 8 and 10, which would be files of row ids and row versions of their own; Lance writes them inline."""
 _DATA_FIELDS = frozenset({1, 2, 3, 4, 5, 6, 7})
@@ -49,6 +50,8 @@ class VersionFile:
     indices: tuple[bytes, ...]
     transaction: str | None
     bases: dict[int, str] = field(default_factory=dict)
+    restores: int | None = None
+    """The version that this one restores, and by that undoes all between the two; 0 if nobody can tell."""
 
 
 Reference = tuple[int | None, str]
@@ -64,6 +67,7 @@ def parse_version(raw: bytes) -> VersionFile:
     indices: tuple[bytes, ...] = ()
     transaction: str | None = None
     bases: dict[int, str] = {}
+    restores: int | None = 0
     for number, value in (*_fields(raw, start, at), *_fields(raw, after, stop)):
         if number == _FRAGMENT:
             fragments.append(_bytes(value))
@@ -74,9 +78,19 @@ def parse_version(raw: bytes) -> VersionFile:
         elif number == _BASE_PATH:
             base, path = _base(_bytes(value))
             bases[base] = path
+        elif number == _TRANSACTION_SECTION:
+            restores = _restored(raw, *_bounds(raw, _number(value)))
         elif number not in _MANIFEST_FIELDS:
             raise NotUnderstood(f"field {number} of a manifest")
-    return VersionFile(tuple(fragments), indices, transaction or None, bases)
+    return VersionFile(tuple(fragments), indices, transaction or None, bases, restores)
+
+
+def _restored(raw: bytes, at: int, stop: int) -> int | None:
+    """The version that a transaction restores; None if it is another operation."""
+    for number, value in _fields(raw, at, stop):
+        if number == _RESTORE:
+            return next((_number(v) for n, v in _fields(_bytes(value)) if n == 1), 0)
+    return None
 
 
 def _fragments_from(raw: bytes, start: int, stop: int) -> tuple[int, int]:

@@ -130,7 +130,8 @@ def test_a_version_that_holds_something_unknown_is_read_by_lance(
     read_references(history._location, folder, folder.lines[""], going=going, into=found)
     versions = "_versions/"
     assert {k for k in found.kept if versions not in k} == {k for k in expected.kept if versions not in k}
-    assert {k for k in found.removed if versions not in k} == set(expected.removed)
+    assert expected.removed
+    assert not found.removed, "what goes may have been rolled back: its files wait until they are old"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """An operation is stopped past its lease, others settle it and clean up with the shortest limits, and it goes on.
 
-The operation runs in this process and is stopped by its observer: its heartbeat rests, as that of a stopped process
-does, and others act meanwhile. What is acknowledged afterwards can be read, and nothing that was there is lost.
+The operation runs in this process and is stopped by its observer, and others act meanwhile; past its lease its
+heartbeat rests, as that of a stopped process does. What is acknowledged afterwards can be read, and nothing that was
+there is lost.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def path(_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 class Stop:
     """An observer that stops its operation before the nth time that it comes to a phase, and lets others act."""
 
-    def __init__(self, phase: str, nth: int, others: Callable[[], None]) -> None:
-        self._phase, self._left, self._others = phase, nth, others
+    def __init__(self, phase: str, nth: int, others: Callable[[], None], *, past_lease: bool = True) -> None:
+        self._phase, self._left, self._others, self._past_lease = phase, nth, others, past_lease
         self.graph: og.Graph | None = None
         self.stopped = False
 
@@ -58,7 +59,8 @@ class Stop:
         if self._left == 0 and phase == self._phase and not self.stopped:
             self.stopped = True
             assert self.graph is not None
-            self.graph._door.tickets._heart._held.clear()
+            if self._past_lease:
+                self.graph._door.tickets._heart._held.clear()
             self._others()
 
 
@@ -154,8 +156,11 @@ def _data_files(graph: og.Graph, pin: Any) -> set[Path]:
     return {folder / file.path for fragment in table.get_fragments() for file in fragment.metadata.files}
 
 
-@pytest.mark.parametrize("phase", ["ticket", "check"])
+@pytest.mark.parametrize("phase", ["ticket", "check", "plan", "effect", "publish"])
 @pytest.mark.parametrize("act", [insert, load], ids=["insert", "load"])
-def test_a_write_that_stands_in_the_door_while_cleanup_believes_it_to_be_old(path: Path, act: Act, phase: str) -> None:
-    run(path, act, Stop(phase, 1, lambda: clean(path, aged=True, lease_lost=True)))
+def test_a_write_that_stands_in_the_door_while_cleanup_believes_it_to_be_old(
+    path: Path, act: Act, phase: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LEASE_S", "60")
+    run(path, act, Stop(phase, 1, lambda: clean(path, aged=True, lease_lost=True), past_lease=False))
     judge(path, extra=1)

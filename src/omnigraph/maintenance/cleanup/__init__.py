@@ -36,6 +36,7 @@ from omnigraph.maintenance.cleanup.floors import (
     require_settled,
     table_keys,
 )
+from omnigraph.maintenance.cleanup.inflight import read_in_flight
 from omnigraph.maintenance.cleanup.orphans import staged, table_folders, table_of
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
 from omnigraph.maintenance.cleanup.policy import Policy, Rule, make_policy
@@ -48,6 +49,9 @@ from omnigraph.storage.objects import all_exist
 from omnigraph.storage.records import Head
 
 __all__ = ["CleanupPlan", "CleanupResult", "Policy", "Rule", "cleanup", "make_policy", "plan_cleanup"]
+
+CLOCKS_APART_S = 3600.0
+"""Clocks that differ by more than this are told of."""
 
 
 def cleanup(
@@ -95,29 +99,33 @@ class _Run:
         announcement = execute.announce(location, plan)
         try:
             floors = self._look_again(execute.exclude(self.door.manifest))
+            in_flight = read_in_flight(self.door, floors)
         except BaseException:
             leases.withdraw(location, [announcement])
             raise
-        revised, late = self._revised(plan, replace(facts, floors=floors))
+        revised, late = self._revised(plan, replace(facts, floors=floors, in_flight=in_flight))
         remover = execute.Remover(self.door, self.watcher, self._read)
         result = remover.run(revised, refused=[*refused, *(late if saved is not None else ())], started_s=started)
         execute.tidy(location, floors, announcement, now_s=now_s)
         return result
 
     def _now(self, *, confirm: bool) -> tuple[float, list[str]]:
-        """The store's time. Who may only read gets a preview all the same."""
+        """The earlier of the store's time and this machine's. Who may only read gets a preview all the same."""
         try:
-            return store_time_s(self.door.manifest.location), []
+            store_s, here_s = store_time_s(self.door.manifest.location), time.time()
         except StorageError:
             if confirm:
                 raise
             return time.time(), ["the store's clock could not be asked; ages are by the clock of this machine"]
+        apart = f"the clocks of the store and of this machine are {abs(store_s - here_s):,.0f} s apart"
+        told = [f"{apart}; ages are by the earlier one"] if abs(store_s - here_s) > CLOCKS_APART_S else []
+        return min(store_s, here_s), told
 
     def _read(self) -> Floors:
-        return read_floors(self.door, now_s=store_time_s(self.door.manifest.location))
+        return read_floors(self.door, now_s=self._now(confirm=True)[0])
 
     def _look_again(self, heads: Mapping[str, Head]) -> Floors:
-        floors = read_floors(self.door, now_s=store_time_s(self.door.manifest.location), heads=heads)
+        floors = read_floors(self.door, now_s=self._now(confirm=True)[0], heads=heads)
         require_settled(self.door)
         require_no_drift(self.door, floors)
         return floors
@@ -131,7 +139,8 @@ class _Run:
         for announcement in leases.announcements(self.door.manifest.location):
             for folder, paths in announcement.files.items():
                 left.setdefault(folder, set()).update(paths)
-        return Facts(self.door, floors, policy, now_s, table_keys(self.door, floors), handles, left)
+        keys, in_flight = table_keys(self.door, floors), read_in_flight(self.door, floors)
+        return Facts(self.door, floors, policy, now_s, keys, handles, left, in_flight)
 
     def _plan(self, facts: Facts, *, only: set[str] | None) -> CleanupPlan:
         location = self.door.manifest.location
@@ -144,7 +153,8 @@ class _Run:
         tables.sort(key=lambda t: (t.table_key == MANIFEST, not t.table_key.startswith("node:"), t.table_key))
         wanted = tuple(t for t in tables if only is None or t.path in only)
         links: list[str] = []
-        staging = staged(location, facts.policy, now_s=facts.now_s, links=links)
+        at_work = facts.in_flight.is_any
+        staging = staged(location, facts.policy, now_s=facts.now_s, links=links, is_any_at_work=at_work)
         caches = cached(location, wanted, facts.policy, now_s=facts.now_s, links=links)
         left_alone = (f"{location.join(link)} is a symbolic link and was left alone" for link in sorted(links))
         return CleanupPlan(
@@ -179,13 +189,14 @@ class _Run:
         tables: list[TablePlan] = []
         refused: list[Refused] = []
         for table in plan.tables:
-            if execute.is_held(table, facts.floors):
+            if execute.needs_second_look(table, facts.floors):
                 again = _planned(facts, table.path)
                 refused += execute.refusals(table, again, facts.floors, self._exists)
                 tables.append(execute.both(table, again))
             else:
                 tables.append(table)
-        return replace(plan, tables=tuple(tables)), refused
+        staging = tuple(s for s in plan.staging if s.reason != "abandoned" or not facts.in_flight.is_any)
+        return replace(plan, tables=tuple(tables), staging=staging), refused
 
     def _exists(self, path: str) -> bool:
         return all_exist(self.door.manifest.location, [path])

@@ -39,11 +39,12 @@ from omnigraph.maintenance.cleanup.floors import (
     require_settled,
     table_keys,
 )
+from omnigraph.maintenance.cleanup.inflight import read_in_flight
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
 from omnigraph.maintenance.cleanup.policy import Policy, Rule
 from omnigraph.pipeline.progress import Silent
 from omnigraph.results import LeftForCleanup, SchemaResult
-from omnigraph.storage.control import store_time_s
+from omnigraph.storage.control import earlier_time_s
 from omnigraph.storage.listing import listed
 from omnigraph.storage.references import folder_of, read_tags
 from omnigraph.write.evolve import hard_drops
@@ -78,7 +79,7 @@ def require_removable(door: Door, drops: Drops) -> None:
         return
     location = door.manifest.location
     require_current(door.manifest, observe=door.observe)
-    floors = read_floors(door, now_s=store_time_s(location))
+    floors = read_floors(door, now_s=earlier_time_s(location))
     require_pins(door, floors, roots=set(drops.roots.values()))
     for root in drops.roots.values():
         read_tags(location, folder_of(root, ((f.path, f.size, f.modified_s) for f in listed(location, root))))
@@ -99,24 +100,24 @@ def remove_dropped(door: Door, drops: Drops, result: SchemaResult) -> SchemaResu
 
 def _remove(door: Door, drops: Drops) -> list[LeftForCleanup]:
     location = door.manifest.location
-    now_s = store_time_s(location)
+    now_s = earlier_time_s(location)
     roots = set(drops.roots.values())
     floors = read_floors(door, now_s=now_s)
     planned = {type_id: _plan(door, drops, type_id, floors, now_s) for type_id in drops.types}
     plan = CleanupPlan(location.uri, Policy(_KEEP_NEWEST), now_s, tuple(planned.values()))
     announcement = execute.announce(location, plan)
     try:
-        floors = read_floors(door, now_s=store_time_s(location), heads=execute.exclude(door.manifest))
+        floors = read_floors(door, now_s=earlier_time_s(location), heads=execute.exclude(door.manifest))
         require_settled(door)
         require_pins(door, floors, roots=roots)
         require_no_drift(door, floors, roots=roots)
         revised = {
             type_id: execute.both(table, _plan(door, drops, type_id, floors, now_s))
-            if execute.is_held(table, floors)
+            if execute.needs_second_look(table, floors)
             else table
             for type_id, table in planned.items()
         }
-        remover = execute.Remover(door, Silent(), lambda: read_floors(door, now_s=store_time_s(location)))
+        remover = execute.Remover(door, Silent(), lambda: read_floors(door, now_s=earlier_time_s(location)))
         tables = tuple(revised.values())
         removed = remover.run(replace(plan, tables=tables), refused=(), started_s=time.monotonic())
     finally:
@@ -135,7 +136,8 @@ def _plan(door: Door, drops: Drops, type_id: str, floors: Floors, now_s: float) 
         policy = Policy(_KEEP_NEWEST)
     else:
         policy = Policy(branches=((drops.before.head.branch, _KEEP_NEWEST),))
-    plan = plan_folder(Facts(door, floors, policy, now_s, table_keys(door, floors), {}, {}), root)
+    keys, in_flight = table_keys(door, floors), read_in_flight(door, floors)
+    plan = plan_folder(Facts(door, floors, policy, now_s, keys, {}, {}, in_flight), root)
     return replace(plan, table_key=drops.key(type_id))
 
 

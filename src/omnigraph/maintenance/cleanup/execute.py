@@ -1,16 +1,20 @@
 """Carry a plan out: announce it, look again, remove.
 
-1. announce  an object under `__cleanup` names every version and file that is about to go
+1. announce  an object under `__cleanup` names every version and file that is about to go, also those that no version
+             refers to
 2. exclude   read the heads again; swap the manifest's `refs` over exactly that reading. A branch that is being created
              or deleted meanwhile loses this swap, or this cleanup does and looks again. From here on a new branch can
              only stand on heads that this reading has seen, or on newer versions. Then refuse what has to be refused,
-             as at the beginning
-3. revise    what a floor holds by now is planned again, and only what both plans name goes
+             as at the beginning, and see what is in flight (`inflight`)
+3. revise    what a floor holds by now, and everything that no published version ever needed, is planned again, and only
+             what both plans name goes: a writer that took its ticket since 2 sees the announcement, one that had it
+             is seen, one that was decided has its versions in place
 4. remove    forks first; then versions, oldest first, each line's before the files that only they referred to; then
              staged files and arrays of queries
 5. withdraw  the announcement
 
 A reader's lease is written before it looks for announcements, and leases are read in 2, after 1: one sees the other.
+Others take an announcement for that of a dead cleanup after a day: who was stopped for half of that stops removing.
 
 A crash in 1 to 3 leaves an announcement. In 4 it leaves versions for the next run to remove, and files that no version
 refers to any more: the next run knows them by the announcement and need not wait until they are old. Every removal may
@@ -24,16 +28,16 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from omnigraph.commit import owner
 from omnigraph.commit.door import Door
-from omnigraph.errors import OmnigraphError, StorageError, WriterBusy
+from omnigraph.errors import OmnigraphError, StaleView, StorageError, WriterBusy
 from omnigraph.maintenance.cleanup import sightings
 from omnigraph.maintenance.cleanup.document import CleanupResult, ForkResult, Refused, StagedResult, TableResult
 from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.orphans import Staged
-from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFork, TablePlan
+from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFile, GoingFork, TablePlan
 from omnigraph.maintenance.together import together
 from omnigraph.pipeline.progress import Watcher
 from omnigraph.storage import leases
@@ -44,6 +48,8 @@ from omnigraph.storage.records import Head
 from omnigraph.storage.removal import remove, remove_folders, secure_removal
 
 EXCLUDE_MOST_S = 60.0
+REMOVING_MAX_S = sightings.ANNOUNCED_MAX_S / 2
+"""For how long a cleanup removes things on the strength of its announcement."""
 SUSPICIOUS_S = 60.0
 """A swap that took longer may have been stopped for days: then everything is looked at again."""
 
@@ -51,12 +57,20 @@ SUSPICIOUS_S = 60.0
 def announce(location: Location, plan: CleanupPlan) -> str:
     versions: dict[str, frozenset[int]] = {}
     files: dict[str, list[str]] = {}
+    unreferenced: dict[str, list[str]] = {}
     for table in plan.tables:
         versions.update(table.by_line())
         named = [f.path for f in table.files if f.reason in ("only_in_removed_versions", "left_by_a_cleanup")]
         if named:
             files[table.path] = named
-    return leases.announce(location, versions, files, owner=owner.myself(), now_s=plan.made_at_s)
+        others = sorted({f.path for f in table.files} - set(named))
+        others += [f.path for fork in table.forks for f in fork.files]
+        others += [v.path for v in table.versions if table.whole is not None]
+        if others:
+            unreferenced[table.path] = others
+    return leases.announce(
+        location, versions, files, unreferenced=unreferenced, owner=owner.myself(), now_s=plan.made_at_s
+    )
 
 
 def exclude(manifest: Manifest) -> dict[str, Head]:
@@ -81,8 +95,12 @@ def exclude(manifest: Manifest) -> dict[str, Head]:
 # ---- revise ----------------------------------------------------------------------------------------------------------
 
 
-def is_held(table: TablePlan, floors: Floors) -> bool:
-    """Whether a floor holds something that this plan would remove."""
+def needs_second_look(table: TablePlan, floors: Floors) -> bool:
+    """Whether a floor may hold by now, or an operation in flight need, something that this plan would remove."""
+    return table.may_be_in_flight or _is_held(table, floors)
+
+
+def _is_held(table: TablePlan, floors: Floors) -> bool:
     if table.whole is not None and floors.is_read(table.path):
         return True
     if any(floors.why(v.line, v.version) for v in table.versions if v.line != MANIFEST):
@@ -147,6 +165,7 @@ class Remover:
     door: Door
     watcher: Watcher
     fresh: Callable[[], Floors]
+    begun_s: float = field(default_factory=lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
 
     @property
     def _location(self) -> Location:
@@ -167,8 +186,14 @@ class Remover:
             seconds=time.monotonic() - started_s,
         )
 
+    def _require_announced(self) -> None:
+        """Nothing is removed on the strength of an announcement that others may have withdrawn."""
+        if time.clock_gettime(time.CLOCK_BOOTTIME) - self.begun_s > REMOVING_MAX_S:
+            raise StaleView(detail="this cleanup was stopped for so long that what it planned may be in use by now.")
+
     def _fork(self, table: TablePlan, fork: GoingFork) -> ForkResult:
         try:
+            self._require_announced()
             floors = self.fresh()
             if floors.is_read(fork.path):
                 return ForkResult(replace(fork, files=()), "it is in use by now; skipped")
@@ -191,13 +216,16 @@ class Remover:
             return TableResult.of(replace(plan, forks=()))
         gone = replace(plan, versions=(), files=(), forks=())
         try:
+            self._require_announced()
             for line, versions in sorted(plan.by_line().items()):
                 going = sorted((v for v in plan.versions if v.line == line), key=lambda v: v.version)
                 assert len(going) == len(versions)
                 remove(self._location, plan.path, [v.path for v in going])
                 secure_removal(self._location, line)
                 gone = replace(gone, versions=(*gone.versions, *going))
-            remove(self._location, plan.path, [f.path for f in plan.files])
+            # A data file before the blobs beside it: who finds it there finds all of it.
+            for part in (False, True):
+                remove(self._location, plan.path, [f.path for f in plan.files if _is_blob(f) == part])
             gone = replace(gone, files=plan.files)
             remove_folders(self._location, self._emptied(plan))
         except OmnigraphError as error:
@@ -214,11 +242,16 @@ class Remover:
 
     def _staged(self, one: Staged) -> StagedResult:
         try:
+            self._require_announced()
             remove(self._location, one.path, [f.path for f in one.files])
             remove_folders(self._location, [one.path])
         except OmnigraphError as error:
             return StagedResult(one, str(error))
         return StagedResult(one)
+
+
+def _is_blob(file: GoingFile) -> bool:
+    return file.kind == "data" and not file.path.endswith(".lance")
 
 
 def tidy(location: Location, floors: Floors, announcement: str, *, now_s: float) -> None:

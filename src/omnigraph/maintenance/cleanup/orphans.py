@@ -35,6 +35,8 @@ from omnigraph.storage.records import Record
 from omnigraph.storage.references import Folder, Line
 
 _OWNER = "owner.json"
+NEVER_PUBLISHED = frozenset({"never_published", "abandoned"})
+"""Why forks and folders go that no commit ever named: an operation that is at work may have just made one."""
 
 
 @dataclass(frozen=True)
@@ -169,18 +171,22 @@ def folders_of(location: Location, folder: str, links: list[str]) -> Iterator[tu
             yield path, files
 
 
-def staged(location: Location, policy: Policy, *, now_s: float, links: list[str]) -> list[Staged]:
-    """Staged files of loads that are not running any more."""
+def staged(location: Location, policy: Policy, *, now_s: float, links: list[str], is_any_at_work: bool) -> list[Staged]:
+    """Staged files of loads that are not running any more. While any long work goes on (`is_any_at_work`) only those
+    whose owner is gone.
+    """
     found = []
     for path, files in folders_of(location, STAGING, links):
         holder = _owner(location, path, files)
         if holder is not None and owner.is_gone(holder):
             found.append(Staged(path, files, "owner_gone"))
-        elif (
-            holder is None and now_s - max((f.modified_s for f in files), default=now_s) >= policy.orphans_older_than_s
-        ):
+        elif holder is None and not is_any_at_work and _unchanged_s(files, now_s) >= policy.orphans_older_than_s:
             found.append(Staged(path, files, "abandoned"))
     return found
+
+
+def _unchanged_s(files: tuple[StoredFile, ...], now_s: float) -> float:
+    return now_s - max((f.modified_s for f in files), default=now_s)
 
 
 def _owner(location: Location, path: str, files: tuple[StoredFile, ...]) -> dict[str, Any] | None:

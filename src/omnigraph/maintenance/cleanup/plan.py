@@ -4,10 +4,10 @@ For each table folder, from one listing of it and the references of every versio
 
 1. forks      lines that nobody can ever read again go as a whole (`orphans`)
 2. versions   per line: what the policy lets go and no floor holds
-3. files      a file that a version refers to which stays is kept. One that only versions refer to which go, goes with
-              them. One that no version refers to may be in flight: it goes when it is older than
-              `--orphans-older-than`, or at once if a cleanup that died has named it as only needed by versions that
-              it removed
+3. files      a file that a version refers to which stays is kept. One that published versions refer to which go, goes
+              with them. One that no version refers to, or only versions that were rolled back, may be a prepared file
+              of a live operation: it goes when it is older than `--orphans-older-than` and nobody writes to the table
+              (`inflight`), or at once if a cleanup that died has named it as only needed by versions that it removed
 
 Reasons of versions and whole folders: policy, dropped_type, abandoned; of forks: see `orphans`; of files:
 only_in_removed_versions, unreferenced, left_by_a_cleanup, and as their fork or folder.
@@ -24,12 +24,26 @@ from typing import Any
 
 from omnigraph.commit.door import Door
 from omnigraph.maintenance.cleanup.floors import Floors, Place
-from omnigraph.maintenance.cleanup.orphans import Staged, drops_of, folder_goes, fork_goes, key_before_drop, table_of
+from omnigraph.maintenance.cleanup.inflight import InFlight
+from omnigraph.maintenance.cleanup.orphans import (
+    NEVER_PUBLISHED,
+    Staged,
+    drops_of,
+    folder_goes,
+    fork_goes,
+    key_before_drop,
+    table_of,
+)
 from omnigraph.maintenance.cleanup.policy import Policy, Rule
 from omnigraph.storage.layout import MANIFEST
 from omnigraph.storage.listing import listed
 from omnigraph.storage.records import MAIN
 from omnigraph.storage.references import File, Folder, Line, References, folder_of, read_references, read_tags
+
+MANIFEST_ORPHANS_MIN_S = 30 * 86_400.0
+"""Rows are appended to the manifest, and folded, in single calls that no ticket covers to their end: a process that was
+stopped inside of one for less than this loses nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -98,6 +112,15 @@ class TablePlan:
         """Without the forks, which are counted on their own."""
         return sum(v.size for v in self.versions) + sum(f.size for f in self.files)
 
+    @property
+    def may_be_in_flight(self) -> bool:
+        """Whether it names something that no published version ever needed."""
+        return (
+            self.whole in NEVER_PUBLISHED
+            or any(f.reason == "unreferenced" for f in self.files)
+            or any(f.reason in NEVER_PUBLISHED for f in self.forks)
+        )
+
     def by_line(self) -> dict[str, frozenset[int]]:
         found: dict[str, set[int]] = {}
         for version in self.versions:
@@ -133,6 +156,7 @@ class Facts:
     handles: Mapping[Place, Any]
     left: Mapping[str, Set[str]]
     """Files by folder that a cleanup which died was about to remove."""
+    in_flight: InFlight
 
 
 def plan_folder(facts: Facts, path: str) -> TablePlan:
@@ -165,7 +189,8 @@ def plan_folder(facts: Facts, path: str) -> TablePlan:
 
 
 def _fork_goes(facts: Facts, folder: Folder, line: Line, *, is_tagged: bool) -> str | None:
-    return fork_goes(facts.door, folder, line, facts.floors, facts.policy, now_s=facts.now_s, is_tagged=is_tagged)
+    why = fork_goes(facts.door, folder, line, facts.floors, facts.policy, now_s=facts.now_s, is_tagged=is_tagged)
+    return None if why in NEVER_PUBLISHED and facts.in_flight.writes(table_of(folder.path)) else why
 
 
 def _rule_of(facts: Facts, line: Line) -> tuple[Rule, str | None]:
@@ -214,6 +239,7 @@ def _references(facts: Facts, folder: Folder, plan: TablePlan, leaving: Mapping[
             going=leaves,
             into=references,
             handle=facts.handles.get((where, line.head)),
+            was_published=leaving.get(line.path) not in NEVER_PUBLISHED,
         )
     return references
 
@@ -239,12 +265,18 @@ def _files(facts: Facts, folder: Folder, references: References, leaving: Mappin
             yield GoingFile(file.path, file.size, file.kind, "only_in_removed_versions", last[1])
         elif file.path in left:
             yield GoingFile(file.path, file.size, file.kind, "left_by_a_cleanup")
-        elif _is_old(facts, file):
+        elif _may_go(facts, folder, file):
             yield GoingFile(file.path, file.size, file.kind, "unreferenced")
 
 
-def _is_old(facts: Facts, file: File) -> bool:
-    return facts.now_s - file.modified_s >= facts.policy.orphans_older_than_s
+def _may_go(facts: Facts, folder: Folder, file: File) -> bool:
+    """Whether a file that no published version ever needed is that of a dead writer."""
+    age_s = facts.now_s - file.modified_s
+    if folder.path == MANIFEST:
+        is_written, least_s = facts.in_flight.is_any, MANIFEST_ORPHANS_MIN_S
+    else:
+        is_written, least_s = facts.in_flight.writes(table_of(folder.path)), 0.0
+    return not is_written and age_s >= max(least_s, facts.policy.orphans_older_than_s)
 
 
 # ---- folders that no live branch stands on ---------------------------------------------------------------------------
@@ -258,7 +290,7 @@ def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
     # A tag of Lance is somebody's wish to keep a version, and a fork of a table needs the table.
     tags = read_tags(location, folder) if folder.lines[""].versions else {}
     why = folder_goes(facts.door, folder, facts.floors, facts.policy, now_s=facts.now_s)
-    if why is None:
+    if why is None or (why in NEVER_PUBLISHED and facts.in_flight.is_any):
         return TablePlan(key, folder.path)
     if folder.tags:
         kept = tuple(

@@ -76,10 +76,11 @@ class Judge:
     clock: str
     now_s: float
     store_now_s: float
+    is_local: bool
 
     @staticmethod
     def reading(location: Location, *, now_s: float, store_now_s: float) -> Judge:
-        return Judge(_read(location), owner.clock(), now_s, store_now_s)
+        return Judge(_read(location), owner.clock(), now_s, store_now_s, location.is_local)
 
     def is_over(self, lease: Lease) -> bool:
         """Whether a lease holds nothing any more."""
@@ -88,8 +89,11 @@ class Judge:
         return owner.is_gone(lease.owner) or self.has_stood_still(of_lease(lease))
 
     def is_dead(self, announcement: Announcement) -> bool:
-        """Whether the cleanup that has announced this does not run any more."""
-        return owner.is_gone(announcement.owner) or self.has_stood_still(of_announcement(announcement))
+        """Whether the cleanup that has announced this does not run any more. The last requests of a process that is
+        gone may still be on their way to an object store.
+        """
+        is_gone = self.is_local and owner.is_gone(announcement.owner)
+        return is_gone or self.has_stood_still(of_announcement(announcement))
 
     def has_stood_still(self, one: Observed) -> bool:
         before = self.known.get(one.key)
