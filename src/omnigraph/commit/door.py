@@ -30,7 +30,7 @@ from omnigraph.commit.intents import discard_settled
 from omnigraph.commit.migrate import require_current
 from omnigraph.commit.observe import Observer, silent
 from omnigraph.commit.recover import settle
-from omnigraph.commit.request import Aborted, Busy, Outcome, Request, require_commit
+from omnigraph.commit.request import Aborted, Busy, Outcome, Refusals, Request, require_commit
 from omnigraph.commit.stage import Operation, Prepared, View
 from omnigraph.commit.ticket import Ticket, Tickets
 from omnigraph.commit.turn import Turn
@@ -99,6 +99,7 @@ class Door:
             self._sweep_sometimes()
             deadline = time.monotonic() + write_timeout_s()
             prepared: Prepared | None = None
+            refusals = Refusals()
             for turn in itertools.count():
                 view = self.view(request.branch)
                 repeated = self._done_before(view, request)
@@ -116,7 +117,8 @@ class Door:
                         return Outcome(None, prepared.result)
                 try:
                     return self._under_ticket(operation, request, view, prepared, held, deadline, turn)
-                except Aborted:
+                except Aborted as aborted:
+                    refusals.add(aborted.refusal, doing=f"committing {operation.kind}")
                     prepared = None
                 except Busy:
                     pass

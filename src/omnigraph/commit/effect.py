@@ -44,6 +44,11 @@ class EffectMissed(Exception):
         """Whether another commit was in the way, and not the store."""
         return self.__cause__ is None or isinstance(self.__cause__, lancefs.conflicts())
 
+    @property
+    def refusal(self) -> str | None:
+        """What Lance said, unless a lost race explains it."""
+        return None if self.is_lost_race else str(self)
+
 
 def require_no_drift(view: View, pins: Mapping[str, Pin]) -> None:
     """Refuse tables that moved without the door, before anything is written for this operation."""
@@ -139,7 +144,8 @@ def run_effects(prepared: Prepared, ticket: Ticket, *, attempt: int, observe: Ob
         handle = work.handle
         for step, prepared_step in enumerate((*work.steps, *work.later)):
             observe("effect")
-            tx = prepared_step.build(handle) if isinstance(prepared_step, LaterStep) else prepared_step
+            with lancefs.reading(f"preparing a step on {work.pin.path}"):
+                tx = prepared_step.build(handle) if isinstance(prepared_step, LaterStep) else prepared_step
             stamp = Stamp(ticket.incarnation, ticket.epoch, attempt, table, str(step), ticket.nonce)
             tx.transaction_properties = {lancefs.STAMP: str(stamp)}
             handle = _commit(tables, handle, tx)
@@ -157,7 +163,8 @@ def _run_unstamped(tables: Tables, work: TableWork, handle: Any) -> Any:
     assert work.last is not None
     before = handle.version
     try:
-        done = work.last.run(handle)
+        with lancefs.no_panic(f"committing to {work.pin.path}"):
+            done = work.last.run(handle)
     except StorageError:
         raise
     except (OSError, ValueError, RuntimeError) as error:

@@ -220,7 +220,8 @@ class Turn:
                 return Outcome(record, self.result)
             if isinstance(first, StorageError):
                 raise first
-            raise Aborted  # a lost race: failures while asking do not make it the store's refusal
+            # Failures while asking do not make a lost race the store's refusal.
+            raise Aborted(first.refusal if isinstance(first, effect.EffectMissed) else None)
         if isinstance(trouble, StorageError):
             raise trouble
         raise RecoveryPending(

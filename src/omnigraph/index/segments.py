@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from omnigraph.index.build import made_with
+from omnigraph.language import identifiers as form
 from omnigraph.storage.facts import Span
 from omnigraph.storage.indices import BuiltIndex, Segment
 
@@ -86,8 +87,23 @@ class IndexPlan:
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> IndexPlan:
-        lists = {k: tuple(body[k]) for k in ("remove", "known")}
-        return IndexPlan(**{**body, **lists, "build": tuple(tuple(b) for b in body["build"])})
+        """Malformed, or another ValueError, KeyError or TypeError, for something that is no plan."""
+        if body["action"] not in get_args(Action):
+            raise form.Malformed(f"{form.shown(body['action'])} is not what a plan does with an index")
+        return IndexPlan(
+            column=form.text(body["column"]),
+            property=form.text(body["property"]),
+            name=form.text(body["name"]),
+            kind=form.word(body["kind"]),
+            action=body["action"],
+            reason=form.text(body["reason"]),
+            build=tuple(tuple(map(form.fragment, form.sequence(group))) for group in form.sequence(body["build"])),
+            remove=tuple(map(form.text, form.sequence(body["remove"]))),
+            known=tuple(map(form.text, form.sequence(body["known"]))),
+            rows=form.count(body["rows"]),
+            options=form.mapping(body["options"]),
+            unusable=form.flag(body["unusable"]),
+        )
 
 
 def plan_new(layout: Layout, *, property: str, column: str, name: str, kind: str) -> IndexPlan:

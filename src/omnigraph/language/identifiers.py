@@ -21,7 +21,7 @@ Every function returns the value that it was given, or raises Malformed. A check
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -101,6 +101,26 @@ def count(value: Any) -> int:
     raise Malformed(f"{shown(value)} is not a number of things")
 
 
+def number(value: Any) -> float:
+    """An amount that is not counted: seconds, a share."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
+        return value
+    raise Malformed(f"{shown(value)} is not an amount")
+
+
+def fragment(value: Any) -> int:
+    """The id of a fragment: addresses of rows have 32 bits for it."""
+    if type(value) is int and 0 <= value < 2**32:
+        return value
+    raise Malformed(f"{shown(value)} is not a fragment")
+
+
+def flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise Malformed(f"{shown(value)} is neither true nor false")
+
+
 def time_us(value: Any) -> int:
     if type(value) is int and 0 <= value <= TIME_US_MAX:
         return value
@@ -120,8 +140,8 @@ def mapping(value: Any) -> Mapping[str, Any]:
     raise Malformed(f"{shown(value)} is not an object of JSON")
 
 
-def sequence(value: Any) -> list[Any]:
-    if isinstance(value, list):
+def sequence(value: Any) -> Sequence[Any]:
+    if isinstance(value, list | tuple):
         return value
     raise Malformed(f"{shown(value)} is not a list of JSON")
 

@@ -56,16 +56,12 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
     """
     nofollow.require_table(location, uri)
     try:
-        table: LanceDataset = _lance().dataset(uri, version=version, storage_options=location.lance_options)
+        with no_panic(f"opening {uri}"):
+            table: LanceDataset = _lance().dataset(uri, version=version, storage_options=location.lance_options)
     except (ValueError, OSError) as error:
         if is_missing(error):
             raise TableMissing(uri, version) from error
         raise StorageError(doing=f"opening {uri}", detail=str(error)) from error
-    except BaseException as error:
-        # Lance panics on some files that were cut short, and its panic is no Exception.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise StorageError(doing=f"opening {uri}", detail=f"Lance can't read it: {error}") from error
     return with_own_bases(location, uri, table)
 
 
@@ -79,25 +75,42 @@ def with_own_bases(location: Location, uri: str, table: LanceDataset) -> LanceDa
 def reading(doing: str) -> Iterator[None]:
     """Turn what the store raises through Lance into StorageError, whatever class it comes in."""
     try:
-        yield
+        with no_panic(doing):
+            yield
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         # Lance names itself in what it raises; anything else of these kinds is a mistake of ours and stays visible.
-        if isinstance(error, OSError) or "LanceError" in str(error) or ".rs:" in str(error):
+        if isinstance(error, OSError) or "LanceError" in str(error) or ".rs:" in str(error) or is_arrow(error):
             raise StorageError(doing=doing, detail=str(error)) from error
         raise
+
+
+@contextmanager
+def no_panic(doing: str) -> Iterator[None]:
+    """Turn a panic of Lance into StorageError: damaged files and requests that it did not expect cause some, and what
+    it raises then is no Exception.
+    """
+    try:
+        yield
     except BaseException as error:
-        # Lance panics on some files that were cut short, and its panic is no Exception.
         if type(error).__name__ != "PanicException":
             raise
-        raise StorageError(doing=doing, detail=f"Lance can't read it: {error}") from error
+        raise StorageError(doing=doing, detail=f"Lance can't do it: {error}") from error
+
+
+def is_arrow(error: Exception) -> bool:
+    """Whether Arrow raised it: what Lance decodes from a damaged file may be no array."""
+    return type(error).__module__ == "pyarrow.lib"
 
 
 def is_gone(table: LanceDataset) -> bool:
     """Whether the version that this handle reads has been removed since it was opened."""
     try:
-        _lance().dataset(table.uri, version=table.version, storage_options=table._storage_options)
+        with no_panic(f"opening {table.uri}"):
+            _lance().dataset(table.uri, version=table.version, storage_options=table._storage_options)
     except (ValueError, OSError) as error:
         return is_missing(error)
+    except StorageError:
+        return False
     return False
 
 
@@ -159,14 +172,16 @@ def commit(
 ) -> LanceDataset:
     """One Lance commit, made durable. The caller compares the version it got with the one it expected."""
     lance = _lance()
-    nofollow.require_table(location, base if isinstance(base, str) else base.uri)
-    done = lance.LanceDataset.commit(
-        base,
-        tx,
-        storage_options=location.lance_options,
-        enable_stable_row_ids=stable_row_ids or None,
-        max_retries=retries,
-    )
+    uri = base if isinstance(base, str) else base.uri
+    nofollow.require_table(location, uri)
+    with no_panic(f"committing to {uri}"):
+        done = lance.LanceDataset.commit(
+            base,
+            tx,
+            storage_options=location.lance_options,
+            enable_stable_row_ids=stable_row_ids or None,
+            max_retries=retries,
+        )
     if location.is_local and not done.uri.startswith(location.manifest_uri):
         checksums.note([durable.manifest_path(done.uri, done.version)])
     if location.is_local and durable.fsync_enabled():
@@ -189,7 +204,8 @@ def is_missing(error: Exception) -> bool:
 def stamp_of(table: LanceDataset, version: int) -> str | None:
     """The stamp of one version; None if it has none of ours or is lost, with its transaction."""
     try:
-        found = table.read_transaction(version)
+        with no_panic(f"reading the history of {table.uri}"):
+            found = table.read_transaction(version)
     except (ValueError, OSError, KeyError) as error:
         if is_missing(error) or torn.is_torn(table.uri, version):
             return None

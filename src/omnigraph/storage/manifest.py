@@ -416,7 +416,7 @@ class Manifest:
             return 0, 0
         try:
             done = lancefs.commit(self.location, self.location.manifest_uri, work.commit_on(table))
-        except (OSError, ValueError, RuntimeError):
+        except (OSError, ValueError, RuntimeError, StorageError):
             return 0, 0  # a writer of another branch folds at the same moment: its result is as good
         kept = {f.fragment_id for f in table.get_fragments()} & {f.fragment_id for f in done.get_fragments()}
         return before - len(kept), len(done.get_fragments()) - len(kept)

@@ -198,16 +198,10 @@ def _property(p: Json) -> Property:
     return Property(
         form.property_name(p["name"]),
         _read_type(p["type"]),
-        _flag(p.get("nullable", False)),
+        form.flag(p.get("nullable", False)),
         _annotations(p),
         _id(form.property_id, p),
     )
-
-
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise Malformed(f"{form.shown(value)} is neither true nor false")
 
 
 def _read_type(t: Json) -> PropertyType:

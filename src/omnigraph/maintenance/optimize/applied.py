@@ -9,15 +9,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
 from omnigraph.errors import LookupFailed, OmnigraphError, PlanUnusable, StaleView, VersionReclaimed
+from omnigraph.index.segments import IndexPlan
 from omnigraph.maintenance.drift import drift_of
 from omnigraph.maintenance.optimize.model import CHANGED_SINCE_PLAN, DRIFT, OptimizePlan, TablePlan
 from omnigraph.maintenance.optimize.publish import ROWS_ONLY
 from omnigraph.storage import facts, lancefs
+from omnigraph.storage.columns import physical_columns
 from omnigraph.storage.history import steps_above
 from omnigraph.storage.indices import built_indices, fragment_reuse
 from omnigraph.storage.rewrite import changed_fields
@@ -68,6 +71,27 @@ def _as_it_stands(then: View, now: View, plan: TablePlan) -> TablePlan:
     return plan if is_whole else replace(plan, skipped=CHANGED_SINCE_PLAN)
 
 
+def _fits(index: IndexPlan, segments: Mapping[str, Set[int]]) -> bool:
+    """Whether the index is what it was, what goes is there, and no fragment gets two segments: Lance panics on that."""
+    if tuple(sorted(segments)) != index.known or not set(index.remove) <= segments.keys():
+        return False
+    built = [n for group in index.build for n in group]
+    kept = {n for uuid, fragments in segments.items() if uuid not in index.remove for n in fragments}
+    return len(set(built)) == len(built) and not kept & set(built)
+
+
+def _is_consistent(then: View, plan: TablePlan) -> bool:
+    """Whether no fragment is rewritten or made twice, and every index is one of the table's columns."""
+    rewritten, made = [n for b in plan.bins for n in b.fragments], [b.new_id for b in plan.bins]
+    if len(set(rewritten)) < len(rewritten) or len(set(made)) < len(made) or not all(b.fragments for b in plan.bins):
+        return False
+    columns = {*physical_columns(then.schema.by_id[plan.table]), *then.schema.by_id[plan.table].by_name}
+    built = [n for i in plan.indexes for group in i.build for n in group]
+    over_rewritten = set(built) & set(rewritten) and not plan.deferred
+    names = [i.name for i in plan.indexes]
+    return not over_rewritten and len(set(names)) == len(names) and columns.issuperset(i.column for i in plan.indexes)
+
+
 def _is_as_planned(then: View, now: View, plan: TablePlan) -> bool:
     pin = now.pins.get(plan.table)
     if pin is None or pin.path != plan.pin.path or then.pins.get(plan.table) != plan.pin:
@@ -82,8 +106,8 @@ def _is_as_planned(then: View, now: View, plan: TablePlan) -> bool:
     named = {n for b in plan.bins for n in b.fragments} | {n for i in plan.indexes for group in i.build for n in group}
     if named - new - live or named & changed_fields(old, table).keys() or (new and max(live, default=0) >= min(new)):
         return False
-    segments = {i.name: tuple(sorted(s.uuid for s in i.segments)) for i in built_indices(table)}
-    if any(segments.get(i.name, ()) != i.known for i in plan.indexes):
+    segments = {i.name: {s.uuid: s.fragments for s in i.segments} for i in built_indices(table)}
+    if not all(_fits(i, segments.get(i.name, {})) for i in plan.indexes) or not _is_consistent(then, plan):
         return False
     if plan.deferred and any(s.operation not in ROWS_ONLY for s in steps_above(table, plan.pin.version)):
         return False  # the segments that fragments have in common may be others

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from omnigraph.errors import PlanUnusable, UsageError
 from omnigraph.index.segments import IndexPlan
+from omnigraph.language import identifiers as form
 from omnigraph.maintenance.together import default_concurrency
 from omnigraph.storage.edit import ROWS_PER_FRAGMENT
 from omnigraph.storage.records import Pin
@@ -23,6 +27,10 @@ CHANGED_MEANWHILE = "ChangedMeanwhile"
 """Others changed the table during every round in a way that can't be replayed: nothing was done to it."""
 PLAN_FORMAT = 2
 _LEFT = ("left_fragments", "left_indexes")
+
+
+def _fields(body: Mapping[str, Any], check: Callable[[Any], Any], *names: str) -> dict[str, Any]:
+    return {name: check(body[name]) for name in names}
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,14 @@ class OptimizeOptions:
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> OptimizeOptions:
-        return OptimizeOptions(**{**body, "tables": None if body["tables"] is None else tuple(body["tables"])})
+        tables = form.optional(form.sequence, body["tables"])
+        return OptimizeOptions(
+            tables=None if tables is None else tuple(map(form.text, tables)),
+            **_fields(body, form.count, "target_rows_per_fragment", "concurrency"),
+            **_fields(body, partial(form.optional, form.count), "max_bytes", "max_rows"),
+            max_time_s=form.optional(form.number, body["max_time_s"]),
+            **_fields(body, form.flag, "defer_index_remap", "drain", "rebuild_indexes"),
+        )
 
 
 def options_of(*, tables: Sequence[str] | None, **given: Any) -> OptimizeOptions:
@@ -87,6 +102,15 @@ class Bin:
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "fragments": list(self.fragments)}
 
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> Bin:
+        return Bin(
+            fragments=tuple(map(form.fragment, form.sequence(body["fragments"]))),
+            new_id=form.fragment(body["new_id"]),
+            **_fields(body, form.count, "rows", "deleted", "read_bytes"),
+            reason=form.text(body["reason"]),
+        )
+
 
 @dataclass(frozen=True)
 class PendingIndex:
@@ -95,6 +119,10 @@ class PendingIndex:
     property: str
     kind: str
     reason: str
+
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> PendingIndex:
+        return PendingIndex(*(form.text(body[name]) for name in ("property", "kind", "reason")))
 
 
 @dataclass(frozen=True)
@@ -177,14 +205,21 @@ class TablePlan:
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> TablePlan:
-        plain = ("table", "table_key", "lance_head_version", "fragments", "rows", "bytes", "blob_bytes", "coverage")
+        """Malformed, or another ValueError, KeyError or TypeError, for something that is no plan."""
+        counts = ("lance_head_version", "fragments", "rows", "bytes", "blob_bytes", *_LEFT)
+        orjson.dumps(body)  # parts of it travel to tasks
         return TablePlan(
-            **{name: body[name] for name in (*plain, "skipped", *_LEFT, "deferred", "drain", "error")},
+            table=form.type_id(body["table"]),
+            table_key=form.text(body["table_key"]),
+            **_fields(body, form.count, *counts),
+            coverage=form.number(body["coverage"]),
+            **_fields(body, partial(form.optional, form.text), "skipped", "error"),
+            **_fields(body, form.flag, "deferred", "drain"),
             pin=Pin.from_json(body["table"], body["pin"]),
-            bins=tuple(Bin(**{**b, "fragments": tuple(b["fragments"])}) for b in body["rewrites"]),
-            indexes=tuple(IndexPlan.of(i) for i in body["indexes"]),
-            pending_indexes=tuple(PendingIndex(**p) for p in body["pending_indexes"]),
-            stale_config=tuple(body["stale_config"]),
+            bins=tuple(map(Bin.of, form.sequence(body["rewrites"]))),
+            indexes=tuple(map(IndexPlan.of, form.sequence(body["indexes"]))),
+            pending_indexes=tuple(map(PendingIndex.of, form.sequence(body["pending_indexes"]))),
+            stale_config=tuple(map(form.text, form.sequence(body["stale_config"]))),
         )
 
 
@@ -228,11 +263,15 @@ class OptimizePlan:
         if body.get("format") != PLAN_FORMAT:
             raise PlanUnusable(path=path, detail="it was made by another version of omnigraph.")
         try:
-            plain = ("graph", "branch", "incarnation", "commit", "schema", "manifest_fragments")
             return OptimizePlan(
-                **{name: body[name] for name in plain},
+                graph=form.text(body["graph"]),
+                branch=form.branch(body["branch"]),
+                incarnation=form.incarnation(body["incarnation"]),
+                commit=form.token(body["commit"]),
+                schema=form.token(body["schema"]),
+                manifest_fragments=form.count(body["manifest_fragments"]),
                 options=OptimizeOptions.of(body["options"]),
-                tables=tuple(TablePlan.of(t) for t in body["tables"]),
+                tables=tuple(map(TablePlan.of, form.sequence(body["tables"]))),
             )
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
             raise PlanUnusable(path=path, detail=f"it is damaged ({error!r}).") from error
