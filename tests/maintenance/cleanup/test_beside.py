@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
+from omnigraph.commit import owner
 from tests.maintenance.cleanup.conftest import files, make_old, root_of, rows, versions
 
 
@@ -167,7 +168,7 @@ def test_what_a_dead_cleanup_named_but_did_not_remove_is_removed_young_as_it_is(
     folder = Path(history.uri) / "__cleanup"
     folder.mkdir()
     path = os.path.relpath(root_of(history), history.uri)
-    gone = {"boot": "", "start": ""}
+    gone = {**owner.myself(), "start": "1"}
     needed = next(iter(n for n in files(root_of(history)) if n.startswith("data/") and "0123" not in n))
     body = {"owner": gone, "at_s": 0, "versions": {}, "files": {path: ["data/0123.lance", needed]}}
     (folder / "dead.json").write_text(json.dumps(body))
@@ -179,14 +180,13 @@ def test_what_a_dead_cleanup_named_but_did_not_remove_is_removed_young_as_it_is(
 
 
 def test_a_running_cleanups_announcement_is_not_taken_away(history: og.Graph) -> None:
-    from omnigraph.commit import owner
     from omnigraph.storage import leases
     from omnigraph.storage.control import store_time_s
 
     now_s = store_time_s(history._location)
     name = leases.announce(history._location, {"nodes/x": frozenset({1})}, {}, owner=owner.myself(), now_s=now_s)
     history.cleanup(keep=1, confirm=True)
-    assert [n for n, _ in leases.announcements(history._location)] == [name]
+    assert [one.id for one in leases.announcements(history._location)] == [name]
 
 
 @pytest.mark.parametrize("clock", ["old", "young"])

@@ -265,8 +265,8 @@ def tidy(location: Location, floors: Floors, announcement: str, *, now_s: float)
         dead = {one.id for one in others if judge is not None and judge.is_dead(one)}
         leases.withdraw(location, dead)
         names = forget_probes(location, now_s=now_s)
-        observed = [sightings.of_lease(lease) for lease in floors.leases]
-        observed += [sightings.of_announcement(one) for one in others if one.id not in dead]
+        others = [one for one in others if one.id not in dead]
+        observed = sightings.observed(floors.leases, others)
         if observed:
             sightings.record(location, observed)
         elif sightings.OBJECT in names:

@@ -58,6 +58,12 @@ class Observed:
     """The store's time of its last write."""
 
 
+def observed(leases: Iterable[Lease], announcements: Iterable[Announcement]) -> list[Observed]:
+    """What the next run has to know about these. Of a process that provably lives it can ask the process."""
+    found = [of_lease(lease) for lease in leases if not (lease.renewing and owner.is_alive(lease.owner))]
+    return found + [of_announcement(one) for one in announcements if not owner.is_alive(one.owner)]
+
+
 def of_lease(lease: Lease) -> Observed:
     return Observed(f"lease:{lease.id}", lease.mark, lease.seconds, lease.modified_s)
 
@@ -92,6 +98,8 @@ class Judge:
         """Whether the cleanup that has announced this does not run any more. The last requests of a process that is
         gone may still be on their way to an object store.
         """
+        if owner.is_alive(announcement.owner):
+            return False
         is_gone = self.is_local and owner.is_gone(announcement.owner)
         return is_gone or self.has_stood_still(of_announcement(announcement))
 
@@ -113,11 +121,11 @@ def boottime_s() -> float:
 # ---- the object ------------------------------------------------------------------------------------------------------
 
 
-def record(location: Location, observed: Iterable[Observed]) -> None:
+def record(location: Location, found: Iterable[Observed]) -> None:
     """Keep what this run has seen for the next one."""
     before, clock, now_s = _read(location), owner.clock(), boottime_s()
     seen: dict[str, Any] = {}
-    for one in observed:
+    for one in found:
         known = before.get(one.key)
         is_same = known is not None and known.mark == one.mark and known.clock == clock
         seen[one.key] = asdict(known if known is not None and is_same else Sighting(one.mark, clock, now_s))
