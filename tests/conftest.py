@@ -11,7 +11,7 @@ import pytest
 COUNTS = pytest.StashKey[list[dict[str, Any]]]()
 """What the workers of a parallel run say of their fault injection, for the line at its end."""
 
-OWN_SPARK = frozenset(f"tests/spark/test_{name}.py" for name in ("killed", "cluster", "submitted"))
+OWN_SPARK = frozenset(f"tests/spark/test_{name}.py" for name in ("killed", "cluster", "submitted", "interrupted"))
 """They start Spark in processes of their own."""
 LONGEST = ("tests/spark/", "tests/faults/", "tests/contention/", "tests/demo/")
 

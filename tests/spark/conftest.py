@@ -10,12 +10,14 @@ import pytest
 from omnigraph.pipeline.session import SparkSettings, spark_session
 
 MASTER = "local[2,4]"
+SECRET = ("spark.hadoop.omnigraph.test.secret.key", "not-for-everybody")
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     # Flags that stop the JIT early: tests are short, and start a quarter faster.
     conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions": "4"}
+    conf |= dict([SECRET])
     session = spark_session(SparkSettings(master=MASTER, conf=conf))
     yield session
     session.stop()

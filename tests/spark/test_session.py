@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph.errors import EngineUnavailable, UsageError
 from omnigraph.pipeline import session
 from omnigraph.pipeline.session import SparkSettings, java_home, java_version
+from tests.spark.conftest import SECRET
 
 RUN = """
 from omnigraph.pipeline.runner import SparkRunner
@@ -94,3 +96,11 @@ def test_settings_come_from_options_and_the_environment(monkeypatch: pytest.Monk
 def test_a_session_of_the_caller_is_used_as_it_is(spark: object) -> None:
     assert session.active_session() is spark
     assert session.spark_session() is spark
+
+
+def test_a_secret_of_the_configuration_reaches_the_session_and_not_the_arguments_of_the_jvm(spark: Any) -> None:
+    key, value = SECRET
+    assert spark.conf.get(key) == value
+    arguments = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/cmdline").read_text()
+    assert "spark.sql.shuffle.partitions=4" in arguments
+    assert value not in arguments

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import EngineUnavailable, UsageError
+from omnigraph.pipeline.gateway import launch_jvm
 
 DEFAULT_MASTER = "local[*,4]"
 """Plain `local[*]` gives up on the first task that fails; this one tries each task four times."""
@@ -81,14 +82,12 @@ def spark_session(settings: SparkSettings | None = None) -> Any:
     remote = _remote(settings)
     if remote is not None:
         return _connected(builder.remote(remote), settings)
+    conf = dict(settings.conf)
     if not _is_submitted():
         _prepare_environment(settings)
-        for key, value in _defaults(settings).items():
-            builder = builder.config(key, value)
-        builder = builder.master(settings.master or os.environ.get("MASTER") or DEFAULT_MASTER)
-    for key, value in settings.conf.items():
-        builder = builder.config(key, value)
-    return _started(builder)
+        master = settings.master or os.environ.get("MASTER") or DEFAULT_MASTER
+        conf = {**_defaults(settings), "spark.master": master, **conf}
+    return _started(builder, conf)
 
 
 def _remote(settings: SparkSettings) -> str | None:
@@ -126,10 +125,11 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
     return found
 
 
-def _started(builder: Any) -> Any:
+def _started(builder: Any, conf: Mapping[str, str]) -> Any:
     with _captured() as told:
         try:
-            return builder.getOrCreate()
+            launch_jvm(conf)
+            return builder.config(map=dict(conf)).getOrCreate()
         except Exception as error:
             lines = [line for line in told() if not line.startswith(("WARNING: Using incubator", "Warning: Ignoring"))]
             reason = "\n".join(lines[-8:]) or _first_line(error)
