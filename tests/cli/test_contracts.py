@@ -104,7 +104,7 @@ def test_schema_plan_and_apply(done: Cli, graph: Path) -> None:
     assert plan["supported"] is True
     assert [s["kind"] for s in plan["steps"]] == ["add_property"]
     applied = done("schema", "apply", graph, "--schema", "next.pg", "--json").json
-    assert list(applied) == ["applied", "commit", "plan", "held_by"]
+    assert list(applied) == ["applied", "commit", "plan", "held_by", "left_for_cleanup"]
     assert applied["applied"] is True
     assert [s["kind"] for s in applied["plan"]["steps"]] == ["add_property"]
     commit_of(applied)

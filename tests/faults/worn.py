@@ -11,6 +11,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 from tests.faults.scenes import SCHEMA, Place, State, committed
 
@@ -102,8 +103,8 @@ def embed(graph: Any) -> None:
     from omnigraph.pipeline.embed import provider
 
     os.environ["OMNIGRAPH_THREADS"] = "1"
-    provider.KINDS["tiny"] = provider.Kind(_Tiny, "tiny", 16, 16)
-    graph.embed(provider="tiny", engine="local")
+    with patch.dict(provider.KINDS, tiny=provider.Kind(_Tiny, "tiny", 16, 16)):
+        graph.embed(provider="tiny", engine="local")
 
 
 class _Tiny:
