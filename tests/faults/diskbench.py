@@ -7,6 +7,8 @@ Besides the faults of `localdisk` there are
 
     power, power_partly       the process is killed, then all or part of what was not synced is lost
     power_acknowledged        the same after an undisturbed run: what was acknowledged must have been synced
+    stopped                   SIGSTOP before a call, until its lease is over; others settle what it left, write, and
+                              clean up with the shortest limits; then it goes on
     kill_phase                SIGKILL at a named phase of the door
     kill_sometime             SIGKILL at a random time
 
@@ -33,6 +35,7 @@ from tests.faults.forkserver import Ended, ForkServer, Job
 from tests.faults.localdisk import Call, DiskFault, Supervisor, why_unsupervisable
 from tests.faults.once import Once
 from tests.faults.oracle import (
+    FREEZES,
     LEASE_S,
     LONG_LEASE_S,
     POWER_LOSSES,
@@ -48,6 +51,7 @@ from tests.faults.verbs import Point, Verb
 # A kill before a call leaves what a kill after the last call left that changed anything: one before the first will do.
 AT_CALLS = ("kill_after", "torn", "enospc", "eio", "full", "broken", "power", "power_partly")
 RANDOM_KILLS = 5
+STOPPED_MAX_S = 180.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Stage:
             found.append(("power_acknowledged", 0, True))
             found.append(("kill_before", self.requests[0].n, False))
         for call in self.requests:
+            found.append(("stopped", call.n, call.mutates))
             if call.mutates:
                 kinds = [kind for kind in AT_CALLS if kind != "torn" or call.kind == "write"]
                 found += [(kind, call.n, True) for kind in kinds]
@@ -221,6 +226,8 @@ class DiskBench:
         rng = random.Random(f"{seed}/{stage.verb.name}/{kind}/{k}")
         with self._slot(stage.verb) as slot:
             start = slot.files()
+            if kind in FREEZES:
+                return self._stop(slot, stage, kind, k)
             if kind == "kill_phase":
                 victim, struck = self._kill_at_phase(slot, stage, k)
             elif kind == "kill_sometime":
@@ -239,6 +246,28 @@ class DiskBench:
         if not ended.acknowledged or ended.hung:
             return (ended,)
         return tuple(Ended(ended.status, {"value": value}) for value in ended.value)
+
+    def _stop(self, slot: Slot, stage: Stage, kind: str, k: int) -> Evidence:
+        """What the victim left when it was stopped; a check that cleans up; after it went on, one that verifies."""
+        start, checks, traces = slot.files(), list[Ended](), list[Traces]()
+
+        def others() -> None:
+            traces.append(Traces.between(start, slot.files()))
+            checks.append(self._start(slot, "check_and_clean", LEASE_S, probe=probe_name(1)).wait(STOPPED_MAX_S))
+
+        supervisor = Supervisor(slot.home, DiskFault(kind, k), meanwhile=others)
+        arguments = {"uri": str(slot.graph), "store": None, "verb": stage.verb.name}
+        environment = {"OMNIGRAPH_LEASE_S": str(LEASE_S)}
+        victim = supervisor.run(self._forks, "perform", arguments, environment, timeout_s=STOPPED_MAX_S)
+        if not checks:
+            others()
+        number = probe_name(len(checks) + 1)
+        checks.append(self._start(slot, "check_and_verify", LEASE_S, probe=number).wait(STOPPED_MAX_S))
+        leftovers = tuple(name for name in slot.files() if "/__recovery/" in name)
+        struck = supervisor.struck
+        return Evidence(
+            kind, f"{struck.kind} {struck.path}" if struck else "", victim, traces[0], tuple(checks), leftovers
+        )
 
     def _kill_at_phase(self, slot: Slot, stage: Stage, k: int) -> tuple[Ended, str]:
         victim = self._try(slot, "perform_observed", verb=stage.verb.name, die_at=k)

@@ -151,6 +151,39 @@ def check_again(uri: str, store: dict[str, str] | None, probes: list[str]) -> li
     return checks
 
 
+@job
+def check_and_clean(uri: str, store: dict[str, str] | None, probe: str) -> dict[str, Any]:
+    """A check, then a cleanup with the shortest limits, as if the lease of whoever is stopped had run out: one version
+    of each line, and every file at once that nobody refers to.
+    """
+    from omnigraph.errors import UncoveredDrift
+    from omnigraph.maintenance.cleanup import Policy, Rule, cleanup
+    from omnigraph.storage.control import Control
+    from omnigraph.storage.layout import LEASES
+
+    checked = check(uri, store, probe)
+    place = _place(uri, store)
+    with place.open() as graph:
+        Control(graph._location, LEASES).delete(note.name for note in Control(graph._location, LEASES).notes())
+        policy = Policy(default=Rule(keep=1), orphans_older_than_s=0.0)
+        with contextlib.suppress(UncoveredDrift):  # a start that is drifted is what the verb is about
+            result = cleanup(graph._door, policy, confirm=True)
+            assert not [t.error for t in result.tables if t.error], "cleanup failed at a table"
+    assert read_state(place) == checked["after"], "cleanup has changed what there is to read"
+    return checked
+
+
+@job
+def check_and_verify(uri: str, store: dict[str, str] | None, probe: str) -> dict[str, Any]:
+    """A check, and every file, row and index behind it."""
+    checked = check(uri, store, probe)
+    with _place(uri, store).open() as graph:
+        wrong = [found for found in graph.verify(full=True, engine="local").findings if found.severity == "error"]
+    drifted = {found.code for found in wrong} <= {"uncovered_drift"}
+    assert drifted, f"verify: {[(found.code, found.text) for found in wrong][:3]}"
+    return checked
+
+
 def _check(place: Place, probe: str, before: State) -> dict[str, Any]:
     started = time.monotonic()
     if not before:

@@ -13,6 +13,7 @@ Nothing has to be compiled, calls that bypass libc are seen as well, and the cou
     kill_before, kill_after   SIGKILL, with the call not performed or performed
     torn                      half of the bytes written, then SIGKILL
     enospc, eio               this call fails so, once
+    stopped                   SIGSTOP before it; others act (`Supervisor.meanwhile`); SIGCONT, and it goes on
     full                      ENOSPC for this and every later call that needs space
     broken                    EIO for this and every later call
 """
@@ -166,6 +167,7 @@ class Supervisor:
 
     root: Path
     fault: DiskFault | None = None
+    meanwhile: Callable[[], None] | None = None
     log: list[Call] = field(default_factory=list)
     struck: Call | None = None
 
@@ -240,6 +242,15 @@ class Supervisor:
         if kind in ("kill_before", "kill_after", "torn"):
             stopped.kill(kind)
             return errno.EINTR
+        if kind == "stopped":
+            assert self.meanwhile is not None
+            pid = stopped.handle.pid.result()
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                self.meanwhile()
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            return 0
         return errno.EIO if kind in ("eio", "broken") else errno.ENOSPC
 
 

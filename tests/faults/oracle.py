@@ -32,7 +32,7 @@ State = dict[str, Any]
 TRANSIENT = frozenset({"error_500", "error_503", "drop", "lost", "applied_500", "delay"})
 # The victim's own mutations end with the fault, so that what is in the store decides the outcome.
 FINAL = frozenset({"kill_before", "kill_after", "kill_phase", "ghost", "denied", "lost_denied", "torn"})
-FREEZES = frozenset({"freeze_before", "freeze_after"})
+FREEZES = frozenset({"freeze_before", "freeze_after", "stopped"})
 # A ticket that lost its bytes with the power does not say whose it is: then the lease decides.
 POWER_LOSSES = frozenset({"power", "power_partly", "power_acknowledged"})
 LEASE_S = 0.5

@@ -109,10 +109,12 @@ def all_cases(bench: Bench, verb: Verb, *, seed: int, faults: Collection[str] | 
     return [Case(bench.store, verb.name, kind, k, seed) for kind, k, _ in points if faults is None or kind in faults]
 
 
-def shared_cases(bench: Bench, verb: Verb, *, seed: int, share: float) -> list[Case]:
-    """A random part of all cases, the same for the same seed."""
+def shared_cases(
+    bench: Bench, verb: Verb, *, seed: int, share: float, faults: Collection[str] | None = None
+) -> list[Case]:
+    """A random part of all cases, or of those with these faults, the same for the same seed."""
     rng = random.Random(f"{seed}/{verb.name}/{bench.store}/share")
-    return [case for case in all_cases(bench, verb, seed=seed) if rng.random() < share]
+    return [case for case in all_cases(bench, verb, seed=seed, faults=faults) if rng.random() < share]
 
 
 def fast_cases(bench: Bench, verb: Verb, *, seed: int, count: int) -> list[Case]:
@@ -189,9 +191,9 @@ def main() -> int:
             def cases(verb: Verb, bench: Bench = bench) -> list[Case]:
                 if options.fast:
                     return fast_cases(bench, verb, seed=options.seed, count=12)
-                if options.share < 1:
-                    return shared_cases(bench, verb, seed=options.seed, share=options.share)
                 faults = options.fault.split(",") if options.fault else None
+                if options.share < 1:
+                    return shared_cases(bench, verb, seed=options.seed, share=options.share, faults=faults)
                 found = all_cases(bench, verb, seed=options.seed, faults=faults)
                 return [case for case in found if options.k in (None, case.k)]
 

@@ -26,10 +26,11 @@ from tests.faults.verbs import Point, Verb
 
 URI = "s3://graphs/g"
 VICTIM, CHECKER = "victim", "checker"
+CHECK_MAX_S = 120.0
 
 # Which faults make sense where. A read that is not answered is the same whether or not the store has "applied" it, also
 # for a client that is killed, and the client treats a slow or overloaded store as it treats a failing one.
-EVERYWHERE = ("kill_before", "error_500", "drop", "denied", "freeze_before")
+EVERYWHERE = ("kill_before", "error_500", "drop", "denied", "freeze_before", "stopped")
 ON_MUTATIONS = (
     *("kill_after", "error_503", "delay", "lost", "applied_500", "ghost", "ghost_midway", "lost_denied"),
     "freeze_after",
@@ -81,8 +82,8 @@ class S3Bench:
         assert ended.acknowledged, f"{job} {arguments} on an undisturbed store: {ended}"
         return ended.value
 
-    def _check(self, world: World, number: int, lease_s: float) -> Ended:
-        return self._start(world, f"{CHECKER}{number}", "check", lease_s, probe=probe_name(number)).wait()
+    def _check(self, world: World, number: int, lease_s: float, job: str = "check") -> Ended:
+        return self._start(world, f"{CHECKER}{number}", job, lease_s, probe=probe_name(number)).wait(CHECK_MAX_S)
 
     # ---- stage -------------------------------------------------------------------------------------------------------
 
@@ -141,7 +142,7 @@ class S3Bench:
             self._server.remove(world)
 
     def _strike(self, world: World, stage: Stage, kind: str, k: int, rng: random.Random) -> Evidence:
-        fault = "ghost" if kind == "ghost_midway" else kind
+        fault = {"ghost_midway": "ghost", "stopped": "freeze_before"}.get(kind, kind)
         lease_s = LEASE_S if kind in FREEZES else LONG_LEASE_S
         world.faults.append(Fault(fault, VICTIM, k))
         if kind == "ghost_midway":
@@ -153,11 +154,11 @@ class S3Bench:
         else:
             job.wait()
         traces = Traces.between(stage.objects, self._server.call(lambda: list(world.store.objects)))
-        checks = [self._check(world, 1, lease_s)]
+        checks = [self._check(world, 1, lease_s, "check_and_clean" if kind == "stopped" else "check")]
         if world.struck and kind in (*FREEZES, "ghost", "ghost_midway"):
             self._server.call(world.release)
             job.wait()
-            checks.append(self._check(world, 2, lease_s))
+            checks.append(self._check(world, 2, lease_s, "check_and_verify" if kind == "stopped" else "check"))
         struck = world.struck
         return Evidence(
             fault=kind,

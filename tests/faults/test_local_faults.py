@@ -7,11 +7,13 @@ end of the test session then says so.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.faults.diskbench import DiskBench
 from tests.faults.runner import Case, Report, disk_bench, run_cases, run_sample
-from tests.faults.verbs import VERBS, by_name
+from tests.faults.verbs import TABLE_VERSION, TICKET, VERBS, by_name
 
 pytestmark = pytest.mark.slow
 
@@ -81,4 +83,19 @@ def test_a_full_disk_never_publishes_an_index_that_can_not_be_read(disk: DiskBen
     report = run_cases(disk, [Case("disk", "optimize", "enospc", k, SEED) for k in staged[1:6:2]])
     ledger.append(report)
     assert staged or disk.unsupervisable
+    assert not report.violations, report.text()
+
+
+@pytest.mark.parametrize("name", ["optimize", "embed", "insert"])
+def test_a_stopped_verb_that_others_have_cleaned_up_after_publishes_nothing_that_is_gone(
+    disk: DiskBench, ledger: list[Report], name: str
+) -> None:
+    """Before the ticket, and before the last effect: all files are prepared, nothing is published."""
+    calls = [call for call in disk.stage(by_name(name)).requests if call.kind in ("link", "rename", "create")]
+    tickets = [call.n for call in calls if re.search(TICKET, "/" + call.path)]
+    effects = [call.n for call in calls if re.search(TABLE_VERSION, "/" + call.path)]
+    cases = [Case("disk", name, "stopped", k, SEED) for k in (*tickets[:1], *effects[-1:])]
+    report = run_cases(disk, cases)
+    ledger.append(report)
+    assert len(cases) == 2 or disk.unsupervisable
     assert not report.violations, report.text()
