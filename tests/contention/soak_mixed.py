@@ -186,9 +186,9 @@ def _wrong_afterwards(uri: str, crowd: Crowd, *, wait_most_s: float) -> list[str
         created = {line["branch"] for line in lines if line["did"] == "ack"} - {"main"} - deleting
         lost = sorted((created | {"kept"}) - set(branches))
         wrong = [f"branches are lost: {lost[:3]}"] if lost else []
-        wrong += violations(uri, crowd.log, branches=("main", "kept"), wait_most_s=wait_most_s)
         for branch in set(branches) - {"main", "kept"}:
             world.write(graph, "afterwards", n=time.monotonic_ns(), branch=branch)
+        wrong += violations(uri, crowd.log, branches=("main", "kept"), wait_most_s=wait_most_s)
         wrong += _verified(graph)
         graph.cleanup(keep=1, confirm=True)
         wrong += _verified(graph)
