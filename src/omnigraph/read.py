@@ -95,7 +95,7 @@ def condition_of(t: EntityType, where: Where | None) -> Condition:
         return Condition()
     known = arrow_schema(t).names
     if isinstance(where, str):
-        return Condition(filters.quoted(where, known), where)
+        return Condition(filters.quoted(where, known, table_key=t.key), where)
     if not isinstance(where, Mapping):
         raise UsageError(detail="where is a filter text, or a mapping from properties to values.")
     stored: dict[str, object] = {}

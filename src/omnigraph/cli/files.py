@@ -32,15 +32,23 @@ def read_text(name: str) -> str:
 
 def read_json(name: str) -> dict[str, Any]:
     """A file that holds one JSON object."""
-    import json
-
     try:
-        body = json.loads(read_text(name))
-    except json.JSONDecodeError as error:
+        body = parse_json(read_text(name))
+    except ValueError as error:
         raise FileUnreadable(path=name, detail=f"it is no JSON ({error}).") from error
     if not isinstance(body, dict):
         raise FileUnreadable(path=name, detail="it holds no JSON object.")
     return body
+
+
+def parse_json(text: str) -> Any:
+    """What a user wrote as JSON; ValueError if it is none, or nested deeper than anybody means."""
+    import json
+
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 @contextmanager

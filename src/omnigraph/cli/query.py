@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
 
-from omnigraph.cli.files import read_json, read_text, written
+from omnigraph.cli.files import parse_json, read_json, read_text, written
 from omnigraph.cli.options import AsOf, At, Branch, Json, Store, Words
 from omnigraph.cli.output import Answer, Table, json_bytes, stdout_bytes
 from omnigraph.cli.target import Target, open_graph, resolve
@@ -140,15 +140,13 @@ def source_text(file: str | None, execute: str | None) -> tuple[str, str]:
 
 def parameters(checked: CheckedQuery, param: Sequence[str] | None, params: str | None) -> Mapping[str, Any]:
     """Values from --params, then from --param: text for what is declared as text or time, JSON for the rest."""
-    import json
-
     found: dict[str, Any] = {}
     if params is not None and params.startswith("@"):
         found.update(read_json(params[1:]))
     elif params is not None:
         try:
-            body = json.loads(params)
-        except json.JSONDecodeError as error:
+            body = parse_json(params)
+        except ValueError as error:
             raise UsageError(detail=f"--params is no JSON: {error}.") from error
         if not isinstance(body, dict):
             raise UsageError(detail='--params is one JSON object, as {"name": "Ada"}.')
@@ -163,13 +161,11 @@ def parameters(checked: CheckedQuery, param: Sequence[str] | None, params: str |
 
 
 def _typed(kind: str, value: str) -> Any:
-    import json
-
     if kind in ("String", "Date", "DateTime", "Blob"):
         return value
     try:
-        return json.loads(value)
-    except json.JSONDecodeError:
+        return parse_json(value)
+    except ValueError:
         return value  # what it is not is said where it is bound
 
 

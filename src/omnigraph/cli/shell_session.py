@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.failure import Failure, describe, report, report_traceback
+from omnigraph.cli.files import parse_json
 from omnigraph.cli.mutate import head as mutation_head
 from omnigraph.cli.mutate import lines_of
 from omnigraph.cli.output import Answer, Table, count, show, write_text
@@ -318,8 +319,8 @@ def form_of(text: str) -> str:
 
 def params_of(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
+        found = parse_json(text)
+    except ValueError as error:
         raise UsageError(detail=f"the parameters are no JSON: {error}.") from error
     if not isinstance(found, dict):
         raise UsageError(detail='parameters are one JSON object, as {"name": "Ada"}.')

@@ -17,7 +17,6 @@ next writer settles, after 6 a commit that happened.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import threading
 import time
@@ -25,6 +24,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 
+from omnigraph import environment
 from omnigraph.commit import effect, owner
 from omnigraph.commit.intents import discard_settled
 from omnigraph.commit.migrate import require_current
@@ -32,10 +32,11 @@ from omnigraph.commit.observe import Observer, silent
 from omnigraph.commit.recover import settle
 from omnigraph.commit.request import Aborted, Busy, Outcome, Refusals, Request, require_commit
 from omnigraph.commit.stage import Operation, Prepared, View
-from omnigraph.commit.ticket import Ticket, Tickets
+from omnigraph.commit.ticket import Ticket, Tickets, lease_s
 from omnigraph.commit.turn import Turn
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed, WriterBusy
 from omnigraph.storage import lancefs, leases
+from omnigraph.storage.durable import fsync_enabled
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.objects import ControlObjects
 from omnigraph.storage.records import Pin
@@ -49,7 +50,7 @@ SETTLING_PAUSE_S = 0.2
 
 
 def write_timeout_s() -> float:
-    return float(os.environ.get("OMNIGRAPH_WRITE_TIMEOUT", "120"))
+    return environment.seconds("OMNIGRAPH_WRITE_TIMEOUT", 120.0, above=0.0)
 
 
 class Door:
@@ -94,6 +95,7 @@ class Door:
 
     def run(self, operation: Operation, request: Request) -> Outcome:
         """Bring one operation through: acknowledged exactly once, or an error and no effect."""
+        lease_s(), fsync_enabled()  # what they are set to is refused before anything is done
         with self.lock, ExitStack() as held:
             require_current(self.manifest, observe=self.observe)
             self._sweep_sometimes()

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph import environment
 from omnigraph.commit import owner
 from omnigraph.errors import StorageError
 from omnigraph.language import identifiers as form
@@ -34,7 +35,7 @@ RENEWALS_MOST_S = 900.0
 
 def lease_s() -> float:
     """How long a heartbeat may stand still before others take over."""
-    return float(os.environ.get("OMNIGRAPH_LEASE_S", "20"))
+    return environment.seconds("OMNIGRAPH_LEASE_S", 20.0, above=0.0)
 
 
 @dataclass(frozen=True)

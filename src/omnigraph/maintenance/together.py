@@ -6,12 +6,11 @@ turns with each other, and a file that takes microseconds to read would wait for
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from omnigraph.errors import UsageError
+from omnigraph import environment
 from omnigraph.storage.layout import Location
 
 In = TypeVar("In")
@@ -19,10 +18,7 @@ Out = TypeVar("Out")
 
 
 def default_concurrency() -> int:
-    text = os.environ.get("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "8")
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(detail=f"OMNIGRAPH_MAINTENANCE_CONCURRENCY is a number of at least 1, not {text!r}.")
-    return int(text)
+    return environment.integer("OMNIGRAPH_MAINTENANCE_CONCURRENCY", 8, least=1, most=4096)
 
 
 def together(

@@ -31,7 +31,8 @@ class Engines:
         """The engine's name and the reason in words. `work_bytes` None: the size is not known, and may be large."""
         asked = requested or self.requested or os.environ.get("OMNIGRAPH_ENGINE") or "auto"
         if asked not in get_args(Choice):
-            raise UsageError(detail=f"the engine is one of {', '.join(get_args(Choice))}, not {asked!r}.")
+            what = "the engine" if requested or self.requested else "OMNIGRAPH_ENGINE"
+            raise UsageError(detail=f"{what} is one of {', '.join(get_args(Choice))}, not {asked!r}.")
         if asked != "auto":
             return asked, "as asked for"
         if self.session is not None or active_session() is not None:

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from omnigraph import errors
+from omnigraph import environment, errors
 from omnigraph.errors import OmnigraphError, StorageError, TaskFailed
 from omnigraph.pipeline.progress import Silent, Watcher
 from omnigraph.storage import checksums
@@ -122,7 +122,9 @@ class LocalRunner:
     is_here = True
 
     def __init__(self, *, parallelism: int | None = None, watcher: Watcher | None = None) -> None:
-        self.parallelism = parallelism or int(os.environ.get("OMNIGRAPH_THREADS", "0")) or os.cpu_count() or 1
+        self.parallelism = (
+            parallelism or environment.integer("OMNIGRAPH_THREADS", 0, least=0, most=4096) or os.cpu_count() or 1
+        )
         self._watcher = watcher or Silent()
 
     def run(self, work: str, tasks: Sequence[Task], *, stage: str) -> list[Any]:

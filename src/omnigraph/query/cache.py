@@ -7,11 +7,12 @@ as the table that it came from.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import TypeVar, cast
+
+from omnigraph import environment
 
 DEFAULT_BYTES = 1 << 30
 VARIABLE = "OMNIGRAPH_QUERY_CACHE_BYTES"
@@ -19,8 +20,7 @@ T = TypeVar("T")
 
 
 def budget_bytes() -> int:
-    given = os.environ.get(VARIABLE, "")
-    return int(given) if given.isdigit() else DEFAULT_BYTES
+    return environment.integer(VARIABLE, DEFAULT_BYTES, least=0)
 
 
 class Cache:

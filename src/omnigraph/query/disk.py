@@ -17,6 +17,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from omnigraph import environment
 from omnigraph.errors import SymlinkInGraph
 from omnigraph.query.adjacency import Adjacency, Half, Index
 from omnigraph.query.tables import StoredTable
@@ -31,7 +32,7 @@ _PARTS = ("offsets", "nodes", "edges")
 
 def folder_of(graph: str | None) -> str | None:
     """Where the arrays of a graph may be kept; None where they are not."""
-    if graph is None or os.environ.get(VARIABLE, "").lower() not in ("on", "1"):
+    if graph is None or not environment.switch(VARIABLE, default=False):
         return None
     return os.path.join(graph, CACHE)
 

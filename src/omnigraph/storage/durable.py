@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from omnigraph import environment
 from omnigraph.errors import StorageError
 from omnigraph.storage import checksums
 
@@ -32,7 +33,7 @@ class NotDurable(StorageError):
 
 
 def fsync_enabled() -> bool:
-    return os.environ.get("OMNIGRAPH_FSYNC", "on").lower() not in ("off", "0", "false", "no")
+    return environment.switch("OMNIGRAPH_FSYNC", default=True)
 
 
 def sync_files(paths: Iterable[str]) -> None:

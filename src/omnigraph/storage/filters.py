@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 
-from omnigraph.errors import UsageError
+from omnigraph.errors import InvalidFilter, UsageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.storage.manifest import quote
 from omnigraph.storage.table import name_of
@@ -29,7 +29,9 @@ _BOUNDS = {
     "U64": (0, 2**64 - 1),
 }
 _TOKEN = re.compile(
-    r"""(?P<text>'(?:[^']|'')*')|(?P<quoted>`[^`]*`|"[^"]*")|(?P<word>[^\W\d]\w*)|(?P<rest>.)""", re.DOTALL
+    r"""(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|(?P<quoted>`[^`]*`|"[^"]*")"""
+    r"""|(?P<word>[^\W\d]\w*)|(?P<rest>.)""",
+    re.DOTALL,
 )
 _GRAMMAR = (
     *("and", "or", "not", "in", "is", "null", "like", "ilike", "escape", "between", "true", "false", "as", "distinct"),
@@ -105,8 +107,11 @@ def _a(kind: str) -> str:
     return f"a {kind}" if kind != "List" else "a list"
 
 
-def quoted(text: str, columns: Collection[str]) -> str:
-    """A filter that a caller wrote, with the names of columns quoted, closed in itself."""
+def quoted(text: str, columns: Collection[str], *, table_key: str = "the table") -> str:
+    """A filter that a caller wrote, with the names of columns quoted, closed in itself; InvalidFilter if it is not."""
+    why = _why_not_closed(text)
+    if why:
+        raise InvalidFilter(filter=text, table_key=table_key, detail=why)
     found: list[str] = []
     before = ""
     for match in _TOKEN.finditer(text):
@@ -120,6 +125,23 @@ def quoted(text: str, columns: Collection[str]) -> str:
             before = token.lower()
     # In parentheses, because Lance ignores whatever follows a complete expression.
     return f"({''.join(found)}\n)"
+
+
+def _why_not_closed(text: str) -> str:
+    """Why a text would end the parentheses around it, or go on behind them; empty if it does not."""
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if match.lastgroup != "rest":
+            continue
+        depth += (token == "(") - (token == ")")
+        if depth < 0:
+            return "a closing parenthesis has no opening one."
+        if token in ("'", "`", '"'):
+            return f"a quote {token} is not closed."
+        if token == ";":
+            return "it is one condition, without a `;`."
+    return "an opening parenthesis is not closed." if depth else ""
 
 
 def _is_name(word: str, before: str, after: str) -> bool:

@@ -72,14 +72,18 @@ def with_own_bases(location: Location, uri: str, table: LanceDataset) -> LanceDa
 
 
 @contextmanager
-def reading(doing: str) -> Iterator[None]:
-    """Turn what the store raises through Lance into StorageError, whatever class it comes in."""
+def reading(doing: str, *, decodes: bool = False) -> Iterator[None]:
+    """Turn what the store raises through Lance into StorageError, whatever class it comes in.
+
+    `decodes`: nothing but rows of Lance become Arrow in there, so what Arrow refuses is a damaged file.
+    """
     try:
         with no_panic(doing):
             yield
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         # Lance names itself in what it raises; anything else of these kinds is a mistake of ours and stays visible.
-        if isinstance(error, OSError) or "LanceError" in str(error) or ".rs:" in str(error) or is_arrow(error):
+        by_lance = isinstance(error, OSError) or "LanceError" in str(error) or ".rs:" in str(error)
+        if by_lance or (decodes and type(error).__module__ == "pyarrow.lib"):
             raise StorageError(doing=doing, detail=str(error)) from error
         raise
 
@@ -95,11 +99,6 @@ def no_panic(doing: str) -> Iterator[None]:
         if type(error).__name__ != "PanicException":
             raise
         raise StorageError(doing=doing, detail=f"Lance can't do it: {error}") from error
-
-
-def is_arrow(error: Exception) -> bool:
-    """Whether Arrow raised it: what Lance decodes from a damaged file may be no array."""
-    return type(error).__module__ == "pyarrow.lib"
 
 
 def is_gone(table: LanceDataset) -> bool:

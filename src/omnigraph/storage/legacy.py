@@ -76,7 +76,7 @@ def read_heads(table: LanceDataset) -> dict[str, Head]:
     """The heads of every branch of an older graph, at the version at which `table` is open."""
     if not set(_COLUMNS) <= set(table.schema.names):
         raise NotAGraph(uri=table.uri, detail="its manifest has other columns than a graph's.")
-    with lancefs.reading("reading the manifest"):
+    with lancefs.reading("reading the manifest", decodes=True):
         rows = table.to_table(columns=_COLUMNS, filter=_OLD_ROWS).to_pylist()
     try:
         heads, commits = _index(rows)

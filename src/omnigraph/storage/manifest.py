@@ -320,7 +320,7 @@ class Manifest:
 
     def _rows(self, where: str) -> list[dict[str, Any]]:
         """The bodies of these rows, each object once."""
-        with lancefs.reading("reading the manifest"):
+        with lancefs.reading("reading the manifest", decodes=True):
             found = self.table().to_table(columns=["object_id", "body"], filter=where)
         by_id = dict(zip(found["object_id"].to_pylist(), found["body"].to_pylist(), strict=True))
         with form.reading("a row of the manifest"):
@@ -367,7 +367,7 @@ class Manifest:
 
     def _unchanged_since(self, version: int, keys: Iterable[str]) -> int | None:
         """The newest version, if these config keys are there what they were at `version`."""
-        with lancefs.reading("reading the manifest"):
+        with lancefs.reading("reading the manifest", decodes=True):
             newest = lancefs.open_newest(self.location, self.location.manifest_uri)
             try:
                 before = lancefs.open_table(self.location, self.location.manifest_uri, version=version).config()

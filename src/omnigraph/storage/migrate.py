@@ -66,7 +66,7 @@ def _found_at(manifest: Manifest, generation: int) -> LanceDataset:
 
 
 def _records_there(manifest: Manifest) -> set[str]:
-    with lancefs.reading("reading the manifest"):
+    with lancefs.reading("reading the manifest", decodes=True):
         found = manifest.table().to_table(columns=["object_id"], filter="kind = 'commit'")
     return set(found["object_id"].to_pylist())
 

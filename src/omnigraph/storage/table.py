@@ -122,7 +122,7 @@ class Tables:
 def reading(table: LanceDataset, t: EntityType) -> Iterator[None]:
     """Tell a version that was removed or lost while it was being read from a store that fails."""
     try:
-        with lancefs.reading(f"reading {t.key}"):
+        with lancefs.reading(f"reading {t.key}", decodes=True):
             yield
     except StorageError:
         if lancefs.is_gone(table):

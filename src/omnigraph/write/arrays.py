@@ -55,7 +55,7 @@ def _quick(p: PropertyType, values: Sequence[object]) -> pa.Array | None:
         return None
     try:
         column = pa.array(values, type=arrow_type(p))
-    except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+    except (pa.ArrowInvalid, pa.ArrowCapacityError, OverflowError, UnicodeEncodeError):
         return None
     return column if p.kind not in ("F32", "F64") or all_finite(column) else None
 

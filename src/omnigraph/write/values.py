@@ -39,6 +39,8 @@ INTEGER_BOUNDS = {
 }
 
 _INTEGER_TEXT = re.compile(r"-?[0-9]{1,40}")
+STRING_BYTES_MAX = 2**31 - 2
+"""What one value of Arrow's string type holds."""
 
 
 class JsonNumber(str):
@@ -96,9 +98,11 @@ def _string(kind: str, value: object) -> object:
     if not isinstance(value, str) or isinstance(value, JsonNumber):
         return _wrong("String", value)
     try:
-        value.encode()
+        size = len(value.encode())
     except UnicodeEncodeError:
         return Problem("type", "the text holds half of a surrogate pair, which is no character")
+    if size > STRING_BYTES_MAX:
+        return Problem("type", f"the text has {size:,} bytes, and a String holds up to {STRING_BYTES_MAX:,}")
     return value
 
 

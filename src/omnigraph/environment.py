@@ -1,0 +1,42 @@
+"""Variables of the environment that omnigraph reads: their values, or `wrong_usage` that names the variable."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from omnigraph.errors import UsageError
+
+_ON, _OFF = ("on", "1", "true", "yes"), ("off", "0", "false", "no")
+
+
+def seconds(name: str, default: float, *, above: float) -> float:
+    """A duration in seconds, more than `above`."""
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not above < value < math.inf:
+        raise UsageError(detail=f"{name} is a number of seconds above {above:g}, not {text!r}.")
+    return value
+
+
+def integer(name: str, default: int, *, least: int, most: int = 2**63 - 1) -> int:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+    if not least <= value <= most:
+        up_to = f" to {most:,}" if most < 2**63 - 1 else " up"
+        raise UsageError(detail=f"{name} is a whole number from {least}{up_to}, not {text!r}.")
+    return value
+
+
+def switch(name: str, *, default: bool) -> bool:
+    text = os.environ.get(name, "").strip().lower()
+    if text not in ("", *_ON, *_OFF):
+        raise UsageError(detail=f"{name} is on or off, not {text!r}.")
+    return default if not text else text in _ON
