@@ -46,6 +46,7 @@ def test_the_export_list_is_exactly_this() -> None:
         "Transaction",
         "WriteResult",
         "__version__",
+        "clone",
         "errors",
         "init",
         "open",

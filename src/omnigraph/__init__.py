@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from omnigraph.create import init_graph as init
     from omnigraph.graph import Graph
     from omnigraph.graph import open_graph as open
+    from omnigraph.maintenance.clone import clone_graph as clone
     from omnigraph.pipeline.datasource import register
     from omnigraph.pipeline.tabular import TableSource
     from omnigraph.results import (
@@ -48,6 +49,7 @@ __all__ = [
     "Transaction",
     "WriteResult",
     "__version__",
+    "clone",
     "errors",
     "init",
     "open",
@@ -57,6 +59,7 @@ __all__ = [
 _HOMES = {
     "init": ("omnigraph.create", "init_graph"),
     "open": ("omnigraph.graph", "open_graph"),
+    "clone": ("omnigraph.maintenance.clone", "clone_graph"),
     "Graph": ("omnigraph.graph", "Graph"),
     "Snapshot": ("omnigraph.snapshot", "Snapshot"),
     "Transaction": ("omnigraph.transaction", "Transaction"),

@@ -16,6 +16,7 @@ from typer.main import get_group
 
 from omnigraph.cli import (
     cleanup,
+    clone,
     data,
     demo,
     direct,
@@ -306,6 +307,18 @@ VERBS = (
             "omnigraph repair ./people --confirm",
             "omnigraph repair s3://bucket/people --branch review/anna --tables Person --discard --confirm",
             "omnigraph repair --cluster ./cluster --graph people --force --confirm --json",
+        ),
+    ),
+    Verb(
+        "clone",
+        "SOURCE TARGET [OPTIONS]",
+        "Copy a graph, verified, beside its writers.",
+        clone.clone,
+        (
+            "omnigraph clone ./people ./backup/people",
+            "omnigraph clone ./people s3://backup/people --verify full",
+            "omnigraph clone s3://bucket/people ./review --branch review/anna",
+            "omnigraph clone ./people ./january --as-of 2026-01-31 --copy --json",
         ),
     ),
     Verb(

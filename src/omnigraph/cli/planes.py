@@ -16,7 +16,7 @@ from omnigraph.errors import DirectOnly, UsageError
 Plane = Literal["data", "direct", "local"]
 
 MAINTENANCE = {"optimize", "repair", "relocate", "cleanup", "verify", "maintain", "stats"}
-DIRECT = {"init", "lint", "schema plan"} | MAINTENANCE
+DIRECT = {"init", "clone", "lint", "schema plan"} | MAINTENANCE
 LOCAL = {"version"}
 
 _ADDRESSES = {

@@ -53,6 +53,7 @@ OmnigraphError
 │   └── NotAGraph              something is there, and it is not a graph of ours
 ├── LookupFailed
 │   ├── GraphNotFound, GraphExists
+│   ├── CloneUnfinished        a clone was begun at this address, and did not come to its end
 │   ├── BranchNotFound, BranchExists, BranchInUse, InvalidBranchName
 │   ├── CommitNotFound, NoCommitAtThatTime
 │   └── VersionReclaimed       the version existed and cleanup, or a schema change, removed it
@@ -84,6 +85,7 @@ from omnigraph.errors.graph import (
     BranchInUse,
     BranchNotFound,
     BranchPinUnreadable,
+    CloneUnfinished,
     ClusterEmpty,
     ClusterError,
     ClusterStateInvalid,
@@ -172,6 +174,7 @@ __all__ = [
     "BranchInUse",
     "BranchNotFound",
     "BranchPinUnreadable",
+    "CloneUnfinished",
     "ClusterEmpty",
     "ClusterError",
     "ClusterStateInvalid",

@@ -161,6 +161,15 @@ class GraphExists(LookupFailed):
     remedy_text = "Choose another address, or use the graph that is there."
 
 
+class CloneUnfinished(LookupFailed):
+    condition = "clone_unfinished"
+    text = "{uri} holds a clone of {source} that is not finished, and is no graph yet{detail}."
+    remedy_text = (
+        "Run `omnigraph clone {source} {uri}` again with the same options: it goes on where it was stopped. Or remove "
+        "{uri}."
+    )
+
+
 class BranchNotFound(LookupFailed):
     condition = "branch_not_found"
     text = "there is no branch named {branch!r}."

@@ -39,7 +39,7 @@ from omnigraph.storage.checksums import pack
 from omnigraph.storage.create import graph_exists
 from omnigraph.storage.layout import MANIFEST, Location, locate
 from omnigraph.storage.listing import listed
-from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.manifest import FORMAT, Manifest
 from omnigraph.storage.rebase import StoredVersion, read_version, rebased, replace_version
 from omnigraph.storage.references import folder_of
 
@@ -203,7 +203,7 @@ def _record_checksums(manifest: Manifest, versions: Sequence[MovedVersion], only
     location = manifest.location
     pairs = together(location, lambda moved: _rebased(location, moved, only), versions)
     new = {moved.path: zlib.crc32(pair[1]) for moved, pair in zip(versions, pairs, strict=True) if pair is not None}
-    if new:
+    if new and manifest.format() == FORMAT:  # older formats have no checksums
         manifest.append_checksums(pack(new))
 
 

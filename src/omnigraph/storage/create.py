@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING
 from omnigraph.errors import GraphExists, OmnigraphError, StorageError, UsageError
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage import conditional, durable, lancefs, nofollow, remains
+from omnigraph.storage.checksums import Packed
 from omnigraph.storage.layout import LAYOUT_NAMES, MANIFEST, Location
 from omnigraph.storage.manifest import (
     HEAD,
     ROW_IDS_KEY,
     Manifest,
+    checksums_row,
     manifest_rows,
     manifest_schema,
     record_row,
@@ -84,11 +86,14 @@ def graph_exists(location: Location) -> bool:
     return True
 
 
-def publish_manifest(location: Location, *, head: Head, record: Record, schema: Schema, stable_row_ids: bool) -> None:
-    """Steps 2 and 3. GraphExists if somebody else was first."""
+def publish_manifest(
+    location: Location, *, head: Head, record: Record, schema: Schema, stable_row_ids: bool, checksums: Packed = ""
+) -> None:
+    """Steps 2 and 3. GraphExists if somebody else was first. `checksums` are of files that are there already."""
     with tempfile.TemporaryDirectory(prefix="omnigraph-init-") as scratch:
         root = os.path.join(scratch, MANIFEST)
-        rows = manifest_rows([schema_row(head.schema, schema), record_row(record)])
+        more = [checksums_row(checksums)] if checksums else []
+        rows = manifest_rows([schema_row(head.schema, schema), record_row(record), *more])
         _build(root, head=head, rows=rows, stable_row_ids=stable_row_ids)
         _copy(root, location, head)
     if location.is_local:
@@ -107,6 +112,27 @@ def _build(root: str, *, head: Head, rows: pa.Table, stable_row_ids: bool) -> No
     config = {HEAD + head.branch: head.dumps(), ROW_IDS_KEY: "stable" if stable_row_ids else "address"}
     update = op.UpdateConfig(config_updates=op.UpdateMap(config))
     lancefs.commit(here, filled, lancefs.transaction(update, read_version=filled.version))
+
+
+def manifest_with_checksums(raw: bytes, version: int, checksums: Packed) -> tuple[int, dict[str, bytes]]:
+    """The version above one of a manifest, with one more row: its number, and its new files by their paths in a graph.
+
+    `raw` is the file of that version. Made in a scratch folder, where the rows of that version are not needed.
+    """
+    from lance.fragment import write_fragments
+
+    with tempfile.TemporaryDirectory(prefix="omnigraph-clone-") as scratch:
+        here = Location(uri=scratch, is_local=True, options={})
+        path = durable.manifest_path(here.manifest_uri, version)
+        os.makedirs(os.path.dirname(path))
+        Path(path).write_bytes(raw)
+        table = lancefs.open_table(here, here.manifest_uri, version=version)
+        fragments = write_fragments(manifest_rows([checksums_row(checksums)]), table, mode="append")
+        append = lancefs.transaction(lancefs.operations().Append(fragments), read_version=version)
+        made = int(lancefs.commit(here, table, append).version)
+        names = [str(p.relative_to(scratch)) for p in Path(scratch).rglob("*") if p.is_file()]
+        old = (durable.manifest_path(MANIFEST, version), f"{MANIFEST}/_versions/latest_version_hint.json")
+        return made, {name: Path(scratch, name).read_bytes() for name in names if name not in old}
 
 
 def _copy(root: str, location: Location, head: Head) -> None:

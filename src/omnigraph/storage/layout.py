@@ -32,7 +32,9 @@ CLEANUP = "__cleanup"
 """What running cleanups are about to remove; probes of the store's clock."""
 LEASES = "__leases"
 """What long readers need."""
-LAYOUT_NAMES = (MANIFEST, *TABLE_FOLDERS.values(), RECOVERY, CACHE.partition("/")[0], STAGING, LEASES, CLEANUP)
+CLONE = "__clone"
+"""Says, while a clone is being made, what it is a clone of; not there in a graph."""
+LAYOUT_NAMES = (MANIFEST, *TABLE_FOLDERS.values(), RECOVERY, CACHE.partition("/")[0], STAGING, LEASES, CLEANUP, CLONE)
 """All that omnigraph puts directly into a graph's folder."""
 TABLE_NAME = re.compile(r"[a-z][0-9a-z]+-[0-9a-f]+")
 """The name of a table's folder: whatever else lies beside it is somebody else's."""

@@ -383,9 +383,9 @@ class Manifest:
 
     def append_checksums(self, packed: Packed) -> str:
         """Checksums of many files, as a row, because they would make heads large. The id of the row."""
-        object_id = f"{CHECKSUMS}:{secrets.token_hex(8)}"
-        self._append(manifest_rows([(object_id, CHECKSUMS, None, None, None, {"h": packed})]))
-        return object_id
+        row = checksums_row(packed)
+        self._append(manifest_rows([row]))
+        return str(row[0])
 
     def append_schema(self, schema_id: str, schema: Schema) -> None:
         self._append(manifest_rows([schema_row(schema_id, schema)]))
@@ -443,6 +443,10 @@ def record_row(record: Record) -> tuple[Any, ...]:
 
 def schema_row(schema_id: str, schema: Schema) -> tuple[Any, ...]:
     return (f"schema:{schema_id}", "schema", None, None, None, schema_to_json(schema))
+
+
+def checksums_row(packed: Packed) -> tuple[Any, ...]:
+    return (f"{CHECKSUMS}:{secrets.token_hex(8)}", CHECKSUMS, None, None, None, {"h": packed})
 
 
 def manifest_schema() -> pa.Schema:

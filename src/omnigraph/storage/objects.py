@@ -190,17 +190,29 @@ def all_exist(location: Location, paths: Iterable[str]) -> bool:
 
 def open_store(location: Location, folder: str) -> LocalStore | S3Store:
     """An obstore store rooted at `<graph>/<folder>`."""
-    from obstore.store import S3Store
-
     if location.is_local:
         return _local_store(os.path.join(location.uri, folder))
+    _, prefix = bucket_and_key(location)
+    return open_bucket(location, prefix=f"{prefix}/{folder}")
+
+
+def bucket_and_key(location: Location) -> tuple[str, str]:
+    """The bucket of a graph in S3, and the key below which the graph lies."""
     bucket, _, prefix = location.uri.removeprefix("s3://").partition("/")
+    return bucket, prefix
+
+
+def open_bucket(location: Location, *, prefix: str | None = None) -> S3Store:
+    """The bucket of a graph in S3, or what lies below a prefix of it."""
+    from obstore.store import S3Store
+
+    bucket, _ = bucket_and_key(location)
     options = dict(location.options)
     client = {"allow_http": True} if options.pop("allow_http", "").lower() in ("true", "1") else {}
     names = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key"}
     names["aws_session_token"] = "session_token"
     config = {names.get(k, k): v for k, v in options.items()}
-    return S3Store(bucket, prefix=f"{prefix}/{folder}", client_options=client, **config)
+    return S3Store(bucket, prefix=prefix, client_options=client, **config)
 
 
 def _local_store(path: str) -> LocalStore:

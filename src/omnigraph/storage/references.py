@@ -236,6 +236,13 @@ def read_references(
     into.kept |= by_lance.kept
 
 
+def needed_keys(location: Location, folder: Folder, line: Line, versions: Set[int]) -> set[str]:
+    """The keys of all files that these versions of a line refer to. NotUnderstood where that can't be told."""
+    references = References()
+    _read_files(location, folder, line, versions, frozenset(), references)
+    return references.kept
+
+
 def _read_files(
     location: Location, folder: Folder, line: Line, versions: Set[int], going: Set[int], into: References
 ) -> None:

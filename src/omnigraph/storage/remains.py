@@ -2,8 +2,9 @@
 lost its manifest.
 
 An `init` that died leaves empty tables at their first version, files of a manifest without a version, and probes: it
-can be repeated over them. Everything else that has our layout was a graph: data, further versions, forks, tickets,
-leases, staged files. Nothing may be built over it, because cleanup would call its tables unreferenced and remove them.
+can be repeated over them. A clone that is not finished says so by its mark. Everything else that has our layout was a
+graph: data, further versions, forks, tickets, leases, staged files. Nothing may be built over it, because cleanup would
+call its tables unreferenced and remove them.
 
 The address is listed, and a listing that fails is the answer: "there is no graph" is said only after one that
 succeeded. It ends with the first file that tells.
@@ -15,8 +16,9 @@ import os
 import re
 from collections.abc import Iterator
 
-from omnigraph.errors import ManifestMissing, NotAGraph, StorageError
-from omnigraph.storage.layout import LAYOUT_NAMES, MANIFEST, TABLE_FOLDERS, TABLE_NAME, Location
+from omnigraph.errors import CloneUnfinished, ManifestMissing, NotAGraph, StorageError
+from omnigraph.storage import clonemark
+from omnigraph.storage.layout import CLONE, LAYOUT_NAMES, MANIFEST, TABLE_FOLDERS, TABLE_NAME, Location
 from omnigraph.storage.listing import children, files_below
 
 TABLES_MAX = 20
@@ -49,11 +51,14 @@ def has_versions(location: Location) -> bool:
     return any(_VERSION.fullmatch(path) for path in _files(location, MANIFEST))
 
 
-def lost_graph(location: Location) -> ManifestMissing | None:
+def lost_graph(location: Location) -> ManifestMissing | CloneUnfinished | None:
     """The error for a graph without any version of its manifest; None where there is no graph, or only what an `init`
     left that died.
     """
     folders = [name for name in children(location, "")[1] if name in LAYOUT_NAMES]
+    unfinished = clonemark.unfinished(location) if CLONE in folders else None
+    if unfinished is not None:
+        return unfinished
     telling = next((path for folder in folders for path in _files(location, folder) if _tells(path)), None)
     if telling is None:
         return None

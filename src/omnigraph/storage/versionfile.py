@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 _MARK = b"LANC"
-_FOOTER_BYTES = 16
+FOOTER_BYTES = 16
 # Numbers of fields, as Lance's table.proto has them.
 _FRAGMENT_KEY = 0x12
 """Field 2 with a length: how every fragment begins."""
@@ -61,7 +61,7 @@ Reference = tuple[int | None, str]
 def parse_version(raw: bytes) -> VersionFile:
     if len(raw) < 20 or raw[-4:] != _MARK:
         raise NotUnderstood("it does not end as a version does")
-    start, stop = _bounds(raw, int.from_bytes(raw[-16:-8], "little"))
+    start, stop = bounds(raw, int.from_bytes(raw[-16:-8], "little"))
     at, end = _fragments_from(raw, start, stop)
     fragments, after = _run_of_fragments(raw, at, end)
     indices: tuple[bytes, ...] = ()
@@ -74,12 +74,12 @@ def parse_version(raw: bytes) -> VersionFile:
         elif number == _TRANSACTION_FILE:
             transaction = _bytes(value).decode()
         elif number == _INDEX_SECTION:
-            indices = tuple(_bytes(v) for n, v in _fields(raw, *_bounds(raw, _number(value))) if n == 1)
+            indices = tuple(_bytes(v) for n, v in _fields(raw, *bounds(raw, as_number(value))) if n == 1)
         elif number == _BASE_PATH:
             base, path = _base(_bytes(value))
             bases[base] = path
         elif number == _TRANSACTION_SECTION:
-            restores = _restored(raw, *_bounds(raw, _number(value)))
+            restores = _restored(raw, *bounds(raw, as_number(value)))
         elif number not in _MANIFEST_FIELDS:
             raise NotUnderstood(f"field {number} of a manifest")
     return VersionFile(tuple(fragments), indices, transaction or None, bases, restores)
@@ -89,7 +89,7 @@ def _restored(raw: bytes, at: int, stop: int) -> int | None:
     """The version that a transaction restores; None if it is another operation."""
     for number, value in _fields(raw, at, stop):
         if number == _RESTORE:
-            return next((_number(v) for n, v in _fields(_bytes(value)) if n == 1), 0)
+            return next((as_number(v) for n, v in _fields(_bytes(value)) if n == 1), 0)
     return None
 
 
@@ -98,7 +98,7 @@ def _fragments_from(raw: bytes, start: int, stop: int) -> tuple[int, int]:
     at = start
     while at < stop:
         begin = at
-        key, at = _varint(raw, at)
+        key, at = varint(raw, at)
         if key == _FRAGMENT_KEY:
             return begin, stop
         at = _behind(raw, key, at)
@@ -119,7 +119,7 @@ def _run_of_fragments(raw: bytes, at: int, stop: int) -> tuple[list[bytes], int]
                 if more < 128:
                     size = (size & 127) | (more << 7)
                 else:
-                    size, at = _varint(raw, at - 2)
+                    size, at = varint(raw, at - 2)
             add(raw[at : at + size])
             at += size
     except IndexError as error:
@@ -133,7 +133,7 @@ def fragment_references(raw: bytes) -> Iterator[Reference]:
     deletion: bytes | None = None
     for number, value in _fields(raw):
         if number == 1:
-            fragment = _number(value)
+            fragment = as_number(value)
         elif number == 2:
             yield _data_file(_bytes(value))
         elif number == 3:
@@ -152,7 +152,7 @@ def index_reference(raw: bytes) -> Reference:
         if number == 1:
             uuid = next((UUID(bytes=_bytes(v)) for n, v in _fields(_bytes(value)) if n == 1), None)
         elif number == 9:
-            base = _number(value)
+            base = as_number(value)
         elif number not in _INDEX_FIELDS:
             raise NotUnderstood(f"field {number} of an index")
     if uuid is None:
@@ -166,7 +166,7 @@ def _data_file(raw: bytes) -> Reference:
         if number == 1:
             path = _bytes(value).decode()
         elif number == 7:
-            base = _number(value)
+            base = as_number(value)
         elif number not in _DATA_FIELDS:
             raise NotUnderstood(f"field {number} of a data file")
     if not path:
@@ -179,9 +179,9 @@ def _deletion_file(fragment: int, raw: bytes) -> Reference:
     base: int | None = None
     for number, value in _fields(raw):
         if number in found:
-            found[number] = _number(value)
+            found[number] = as_number(value)
         elif number == 7:
-            base = _number(value)
+            base = as_number(value)
         elif number not in _DELETION_FIELDS:
             raise NotUnderstood(f"field {number} of a deletion file")
     suffix = _DELETION_SUFFIXES.get(found[1])
@@ -194,9 +194,9 @@ def _base(raw: bytes) -> tuple[int, str]:
     base, path, is_root = 0, "", 0
     for number, value in _fields(raw):
         if number == 1:
-            base = _number(value)
+            base = as_number(value)
         elif number == 3:
-            is_root = _number(value)
+            is_root = as_number(value)
         elif number == 4:
             path = _bytes(value).decode()
         elif number != 2:
@@ -212,12 +212,12 @@ def _base(raw: bytes) -> tuple[int, str]:
 def with_bases(raw: bytes, renamed: Callable[[str], str]) -> bytes:
     """The file of the same version with every base path replaced by `renamed(path)`; the same bytes if none changes."""
     before = parse_version(raw)  # as strict in writing as in reading
-    start, stop = _bounds(raw, int.from_bytes(raw[-_FOOTER_BYTES:-8], "little"))
-    if stop != len(raw) - _FOOTER_BYTES:
+    start, stop = bounds(raw, int.from_bytes(raw[-FOOTER_BYTES:-8], "little"))
+    if stop != len(raw) - FOOTER_BYTES:
         raise NotUnderstood("the manifest is not the last section")
     body = b"".join(
-        _field(key, _renamed_base(value, renamed)) if key == _BASE_PATH_KEY else whole
-        for key, value, whole in _raw_fields(raw[start:stop])
+        as_field(key, _renamed_base(value, renamed)) if key == _BASE_PATH_KEY else whole
+        for key, value, whole in raw_fields(raw[start:stop])
     )
     written = raw[: start - 4] + len(body).to_bytes(4, "little") + body + raw[stop:]
     after = parse_version(written)
@@ -228,29 +228,29 @@ def with_bases(raw: bytes, renamed: Callable[[str], str]) -> bytes:
 
 def _renamed_base(raw: bytes, renamed: Callable[[str], str]) -> bytes:
     return b"".join(
-        _field(key, renamed(value.decode()).encode()) if key == _BASE_PATH_PATH_KEY else whole
-        for key, value, whole in _raw_fields(raw)
+        as_field(key, renamed(value.decode()).encode()) if key == _BASE_PATH_PATH_KEY else whole
+        for key, value, whole in raw_fields(raw)
     )
 
 
-def _raw_fields(raw: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+def raw_fields(raw: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """(key, content, all bytes) of every field of a message; the content is empty of a field without a length."""
     at = 0
     while at < len(raw):
-        key, behind_key = _varint(raw, at)
+        key, behind_key = varint(raw, at)
         end = _behind(raw, key, behind_key)
         if end > len(raw):
             raise NotUnderstood("it is cut short")
-        content = raw[_varint(raw, behind_key)[1] : end] if key & 7 == 2 else b""
+        content = raw[varint(raw, behind_key)[1] : end] if key & 7 == 2 else b""
         yield key, content, raw[at:end]
         at = end
 
 
-def _field(key: int, content: bytes) -> bytes:
-    return _as_varint(key) + _as_varint(len(content)) + content
+def as_field(key: int, content: bytes) -> bytes:
+    return as_varint(key) + as_varint(len(content)) + content
 
 
-def _as_varint(value: int) -> bytes:
+def as_varint(value: int) -> bytes:
     found = bytearray()
     while value >= 128:
         found.append(value & 127 | 128)
@@ -261,7 +261,7 @@ def _as_varint(value: int) -> bytes:
 # ---- protobuf --------------------------------------------------------------------------------------------------------
 
 
-def _bounds(raw: bytes, start: int) -> tuple[int, int]:
+def bounds(raw: bytes, start: int) -> tuple[int, int]:
     """Where a message lies that stands behind its length."""
     end = start + 4 + int.from_bytes(raw[start : start + 4], "little")
     if not 0 <= start < end <= len(raw):
@@ -273,10 +273,10 @@ def _behind(raw: bytes, key: int, at: int) -> int:
     """Where a field ends whose key ends at `at`."""
     kind = key & 7
     if kind == 2:
-        size, at = _varint(raw, at)
+        size, at = varint(raw, at)
         return at + size
     if kind == 0:
-        return _varint(raw, at)[1]
+        return varint(raw, at)[1]
     if kind in (1, 5):
         return at + (8 if kind == 1 else 4)
     raise NotUnderstood(f"wire type {kind}")
@@ -290,17 +290,17 @@ def _fields(raw: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple[i
             key = raw[at]
             at += 1
             if key >= 128:
-                key, at = _varint(raw, at - 1)
+                key, at = varint(raw, at - 1)
             kind = key & 7
             if kind == 2:
                 size = raw[at]
                 at += 1
                 if size >= 128:
-                    size, at = _varint(raw, at - 1)
+                    size, at = varint(raw, at - 1)
                 yield key >> 3, raw[at : at + size]
                 at += size
             elif kind == 0:
-                value, at = _varint(raw, at)
+                value, at = varint(raw, at)
                 yield key >> 3, value
             elif kind in (1, 5):
                 size = 8 if kind == 1 else 4
@@ -314,7 +314,7 @@ def _fields(raw: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple[i
         raise NotUnderstood("it is cut short")
 
 
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
+def varint(raw: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     try:
         while True:
@@ -334,7 +334,7 @@ def _bytes(value: int | bytes) -> bytes:
     return value
 
 
-def _number(value: int | bytes) -> int:
+def as_number(value: int | bytes) -> int:
     if not isinstance(value, int):
         raise NotUnderstood("bytes where a number is expected")
     return value
