@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.errors import OmnigraphError, StorageError, UsageError
+from omnigraph.errors.redact import redact, redacted
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -68,10 +69,10 @@ def report(failure: Failure, *, as_json: bool) -> None:
     from omnigraph.cli.output import write_json, write_text
 
     if as_json:
-        write_json({"error": failure.to_json()})
+        write_json({"error": redacted(failure.to_json())})
         return
     remedy = f"→ {failure.remedy}\n" if failure.remedy else ""
-    write_text(sys.stderr, f"error: {failure.message.rstrip()}\n{remedy}")
+    write_text(sys.stderr, redact(f"error: {failure.message.rstrip()}\n{remedy}"))
 
 
 def report_traceback(error: BaseException) -> None:
@@ -80,7 +81,7 @@ def report_traceback(error: BaseException) -> None:
 
     from omnigraph.cli.output import write_text
 
-    write_text(sys.stderr, "".join(traceback.format_exception(error)))
+    write_text(sys.stderr, redact("".join(traceback.format_exception(error))))
 
 
 def _wrong_usage(error: Any) -> Failure:

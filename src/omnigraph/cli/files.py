@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from omnigraph.errors import FileUnreadable, FileUnwritable
+from omnigraph.storage.placed import placed
 
 STDIN = "-"
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
@@ -54,38 +55,23 @@ def parse_json(text: str) -> Any:
 @contextmanager
 def written(path: str) -> Iterator[IO[bytes]]:
     """A new file that appears under its name when it is complete and on disk; until then the old one stays."""
-    partial = f"{path}.{os.getpid()}.part"
     compression = _COMPRESSIONS.get(os.path.splitext(path)[1].lower())
     try:
-        with open(partial, "wb") as raw:
+        with placed(path) as raw:
             if compression is None:
                 yield raw
             else:
                 packed = _packed(raw, compression)
                 yield packed
                 packed.close()
-        _put_in_place(partial, path)
     except OSError as error:
         raise FileUnwritable(path=path, detail=f"{_reason(error)}.") from error
-    finally:
-        if os.path.exists(partial):
-            os.unlink(partial)
 
 
 def _packed(raw: IO[bytes], compression: str) -> Any:
     import pyarrow as pa
 
     return pa.CompressedOutputStream(pa.PythonFile(raw, mode="w"), compression)
-
-
-def _put_in_place(partial: str, path: str) -> None:
-    # Packing closes the file below it, so it is opened once more to be forced to disk.
-    descriptor = os.open(partial, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(partial, path)
 
 
 def _reason(error: OSError) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any, Literal, TextIO, cast
 
+from omnigraph.errors.redact import redact, redacted
 from omnigraph.language.controls import escaped
 
 GAP = 2
@@ -47,6 +48,16 @@ class Answer:
     text: Sequence[str | Table]
     as_json: bool
     exit_code: int = 0
+
+    def without_secrets(self) -> Answer:
+        """The same, with what is concealed at this moment shown by its name."""
+        text = [
+            replace(part, rows=[[redact(cell) for cell in row] for row in part.rows])
+            if isinstance(part, Table)
+            else redact(part)
+            for part in self.text
+        ]
+        return replace(self, document=redacted(dict(self.document)), text=text)
 
 
 def show(answer: Answer) -> None:
@@ -108,7 +119,7 @@ def echo_target(doing: str, target: str, *, branch: str | None = None, quiet: bo
     """Every write says where it goes, before it goes there."""
     if not quiet:
         where = f" (branch {branch})" if branch is not None else ""
-        write_text(sys.stderr, f"→ {doing} {target}{where}\n")
+        write_text(sys.stderr, redact(f"→ {doing} {target}{where}\n"))
 
 
 def _shown(table: Table) -> Table:

@@ -20,6 +20,7 @@ from omnigraph.errors import UsageError
 if TYPE_CHECKING:
     from omnigraph.pipeline.file import PipelineResult
     from omnigraph.pipeline.file_plan import PipelinePlan, TargetPlan
+    from omnigraph.pipeline.session import SparkSettings
 
 File = Annotated[str, Argument(hidden=True)]
 Var = Annotated[
@@ -50,10 +51,28 @@ def run(
     the same inputs changes nothing.
     """
     variables = _variables(var)
-    from omnigraph.pipeline.file import check_pipeline, run_pipeline
+    from omnigraph.pipeline.file import concealed
     from omnigraph.pipeline.session import SparkSettings
 
     settings = SparkSettings.of(master=master, conf=conf)
+    with concealed(file, variables):
+        answer = _run(file, variables, settings, engine=engine, actor=actor, yes=yes, json=json, quiet=quiet)
+        return answer.without_secrets()
+
+
+def _run(
+    file: str,
+    variables: dict[str, str],
+    settings: SparkSettings,
+    *,
+    engine: str | None,
+    actor: str | None,
+    yes: bool,
+    json: bool,
+    quiet: bool,
+) -> Answer:
+    from omnigraph.pipeline.file import check_pipeline, run_pipeline
+
     checked = check_pipeline(file, variables=variables, engine=engine)
     target = resolve(checked.file.graph, None)
     if checked.file.mode == "overwrite" and not checked.creates_graph:
@@ -74,21 +93,25 @@ def run(
 def validate(file: File, var: Var = None, engine: Engine = None, json: Json = False) -> Answer:
     """Check a pipeline file against the graph's schema, or its schema file. No data is read, nothing is written."""
     variables = _variables(var)
-    from omnigraph.pipeline.file import check_pipeline
+    from omnigraph.pipeline.file import check_pipeline, concealed
 
-    checked = check_pipeline(file, variables=variables, engine=engine)
-    document = checked.to_json()
-    steps = [f"  {i}. {step}" for i, step in enumerate(document["steps"], start=1)]
-    return Answer({"valid": True, **document}, [f"{file} is valid; running it would", *steps], json)
+    with concealed(file, variables):
+        document = check_pipeline(file, variables=variables, engine=engine).to_json()
+        steps = [f"  {i}. {step}" for i, step in enumerate(document["steps"], start=1)]
+        text = [f"{file} is valid; running it would", *steps]
+        return Answer({"valid": True, **document}, text, json).without_secrets()
 
 
 def plan(file: File, var: Var = None, engine: Engine = None, json: Json = False) -> Answer:
-    """Show what a run would read and do: files, sizes, columns, steps. Nothing is written."""
+    """Show what a run would read and do: files, sizes, columns, steps. Variables show by their names. Nothing is
+    written.
+    """
     variables = _variables(var)
-    from omnigraph.pipeline.file import plan_pipeline
+    from omnigraph.pipeline.file import concealed, plan_pipeline
 
-    found = plan_pipeline(file, variables=variables, engine=engine)
-    return Answer(found.to_json(), _plan_text(found), json)
+    with concealed(file, variables):
+        found = plan_pipeline(file, variables=variables, engine=engine)
+        return Answer(found.to_json(), _plan_text(found), json).without_secrets()
 
 
 def _variables(given: list[str] | None) -> dict[str, str]:

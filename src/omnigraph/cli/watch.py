@@ -23,6 +23,7 @@ from typing import Any, TextIO
 
 from omnigraph.cli.output import count, write_text
 from omnigraph.cli.progress import size_text
+from omnigraph.errors.redact import redact
 from omnigraph.language.controls import escaped
 from omnigraph.pipeline.progress import Silent, Watcher
 
@@ -105,7 +106,7 @@ class _View:
         return
 
     def _say(self, text: str) -> None:
-        write_text(self._stream, f"{text}\n")
+        write_text(self._stream, redact(f"{text}\n"))
 
     def _begin(self, stage: _Stage) -> None:
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from omnigraph.errors.redact import redacted
+
 
 class OmnigraphError(Exception):
     """Base of the tree: a condition name, one sentence made from the fields, and what the user can do next."""
@@ -14,7 +16,7 @@ class OmnigraphError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, **fields: Any) -> None:
-        self.fields: dict[str, Any] = fields
+        self.fields: dict[str, Any] = redacted(fields)
         super().__init__(self.message)
 
     @property

@@ -10,9 +10,7 @@ Keeps: no input is ever written to. The name of the default place ends in one th
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -20,6 +18,7 @@ import pyarrow as pa
 
 from omnigraph.errors import StorageError, UsageError
 from omnigraph.pipeline.files import REJECTED, InputFile, is_remote, plain_path, would_find
+from omnigraph.storage.placed import placed
 
 SHAPE = pa.schema(
     [
@@ -78,21 +77,15 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def write_aside(path: str, tables: Iterable[pa.Table]) -> None:
-    """Tables of SHAPE, in order. Parquet if the name ends so."""
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".quarantine-")
+    """Tables of SHAPE, in order, for their owner alone: they hold what was refused. Parquet if the name ends so."""
     try:
-        with os.fdopen(handle, "wb") as file:
+        with placed(path, private=True) as file:
             if path.endswith(".parquet"):
                 _parquet(file, tables)
             else:
                 for table in tables:
                     file.writelines(orjson.dumps(row) + b"\n" for row in table.to_pylist())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
     except OSError as error:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
         raise StorageError(doing=f"writing rejected lines to {path} (the rest is loaded)", detail=str(error)) from error
 
 

@@ -24,10 +24,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import FileUnreadable, GraphNotFound
+from omnigraph.errors.redact import concealing
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.pipeline.aside import input_at
@@ -37,6 +39,7 @@ from omnigraph.pipeline.file_model import PipelineFile
 from omnigraph.pipeline.file_plan import PipelinePlan, input_bytes, input_paths, make_plan, steps_of
 from omnigraph.pipeline.file_read import parse_file
 from omnigraph.pipeline.file_sql import prepared_frames
+from omnigraph.pipeline.file_yaml import variables_in
 from omnigraph.pipeline.files import plain_path
 from omnigraph.pipeline.progress import Silent, Watcher
 from omnigraph.pipeline.session import SparkSettings
@@ -109,10 +112,20 @@ def read_pipeline(path: Path, *, variables: Mapping[str, str] | None = None) -> 
     return parse_file(_text(name), file=name, variables={**os.environ, **(variables or {})})
 
 
+def concealed(path: Path, variables: Mapping[str, str] | None = None) -> AbstractContextManager[None]:
+    """Show the variables of the file by their names, in errors and in what is printed, while a block runs."""
+    return concealing(variables_in(_text(os.fspath(path)), {**os.environ, **(variables or {})}))
+
+
 def check_pipeline(
     path: Path, *, variables: Mapping[str, str] | None = None, engine: str | None = None
 ) -> CheckedPipeline:
     """Steps 1 and 2. Reads the file, the schema and the graph's head, and no data."""
+    with concealed(path, variables):
+        return _checked(path, variables, engine)
+
+
+def _checked(path: Path, variables: Mapping[str, str] | None, engine: str | None) -> CheckedPipeline:
     file = read_pipeline(path, variables=variables)
     check_available(file, engine=_engine(file, engine))
     _check_quarantine(file)
@@ -137,10 +150,11 @@ def check_pipeline(
 
 def plan_pipeline(path: Path, *, variables: Mapping[str, str] | None = None, engine: str | None = None) -> PipelinePlan:
     """What a run would read and do. Nothing is written, no row is read, no JVM is started."""
-    checked = check_pipeline(path, variables=variables, engine=engine)
-    requested = _engine(checked.file, engine)
-    name, reason = Engines(requested=requested).choose(work_bytes=input_bytes(checked.file))
-    return make_plan(checked.file, checked.schema, creates_graph=checked.creates_graph, engine=f"{name}: {reason}")
+    with concealed(path, variables):
+        checked = _checked(path, variables, engine)
+        requested = _engine(checked.file, engine)
+        name, reason = Engines(requested=requested).choose(work_bytes=input_bytes(checked.file))
+        return make_plan(checked.file, checked.schema, creates_graph=checked.creates_graph, engine=f"{name}: {reason}")
 
 
 def run_pipeline(
@@ -154,9 +168,22 @@ def run_pipeline(
     actor: str | None = None,
     checked: CheckedPipeline | None = None,
 ) -> PipelineResult:
-    """Run the file. `checked` saves checking again what was checked just before."""
+    """Run the file. `checked` saves checking again what was checked just before, by a caller who conceals."""
+    with concealed(path, variables):
+        ready = checked or _checked(path, variables, engine)
+        return _run(ready, engine=engine, settings=settings, spark=spark, watcher=watcher, actor=actor)
+
+
+def _run(
+    ready: CheckedPipeline,
+    *,
+    engine: str | None,
+    settings: SparkSettings | None,
+    spark: Any,
+    watcher: Watcher | None,
+    actor: str | None,
+) -> PipelineResult:
     began = time.monotonic()
-    ready = checked or check_pipeline(path, variables=variables, engine=engine)
     file = ready.file
     input_bytes(file)  # an input that is missing is told before a graph is created for it
     engines = Engines(

@@ -218,3 +218,9 @@ def _reason(error: Any, line: str) -> str:
         return 'between braces and brackets a variable stands in quotes, as in {path: "${NAME}"}.'
     context = f" {error.context}" if error.context else ""
     return f"this is not YAML:{context}{':' if context else ''} {problem}."
+
+
+def variables_in(text: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a text names, of those that have a value."""
+    names = {match.group("name") for match in _VARIABLE.finditer(text)}
+    return {name: variables[name] for name in names if name in variables}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 from contextlib import suppress
 
 import numpy as np
@@ -76,10 +77,10 @@ def keep(arrays: Adjacency, edges: StoredTable, sources: StoredTable, targets: S
     if arrays.sources.numbering is not None or arrays.targets.numbering is not None:
         return
     name = _digest(edges, sources, targets)
-    partial = os.path.join(root, f"{name}.{os.getpid()}.part")
+    partial = os.path.join(root, f"{name}.{secrets.token_hex(6)}.part")
     try:
         nofollow.require_path(_graph(edges), _inside(partial))
-        os.makedirs(partial, exist_ok=True)
+        os.makedirs(partial)
         for side, half in (("out", arrays.out), ("into", arrays.into)):
             for part in _PARTS:
                 np.save(os.path.join(partial, f"{side}.{part}.npy"), getattr(half, part))
