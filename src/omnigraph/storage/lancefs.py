@@ -18,6 +18,7 @@ from omnigraph.errors import StorageError, SymlinkInGraph
 from omnigraph.errors.reasons import reason_of
 from omnigraph.storage import checksums, durable, nofollow, torn
 from omnigraph.storage.bases import require_own_bases, table_of
+from omnigraph.storage.deletions import require_deletions
 from omnigraph.storage.layout import Location
 
 if TYPE_CHECKING:
@@ -50,9 +51,11 @@ def operations() -> type[LanceOperation]:
     return found
 
 
-def open_table(location: Location, uri: str, *, version: int | None = None) -> LanceDataset:
+def open_table(location: Location, uri: str, *, version: int | None = None, reads_rows: bool = True) -> LanceDataset:
     """Open a table at a version, or at its newest one; TableMissing if there is none, GraphMoved if it is a fork that
     refers to another place.
+
+    Not `reads_rows`: for its metadata alone, whatever its deletion files hold.
     """
     nofollow.require_table(location, uri)
     try:
@@ -62,7 +65,10 @@ def open_table(location: Location, uri: str, *, version: int | None = None) -> L
         if is_missing(error):
             raise TableMissing(uri, version) from error
         raise StorageError(doing=f"opening {uri}", detail=str(error)) from error
-    return with_own_bases(location, uri, table)
+    with_own_bases(location, uri, table)
+    if location.is_local and reads_rows:
+        require_deletions(uri, table)
+    return table
 
 
 def with_own_bases(location: Location, uri: str, table: LanceDataset) -> LanceDataset:

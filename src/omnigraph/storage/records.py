@@ -10,6 +10,7 @@ filters. Malformed, a ValueError, is raised for one that is not as it must be.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -228,11 +229,13 @@ class Head:
             "from": self.made_from,
             "recent": [r.to_json() for r in self.recent],
         }
-        return orjson.dumps(body).decode()
+        text = orjson.dumps(body)
+        return f"{text[:-1].decode()}{_SUM}{zlib.crc32(text)}}}"
 
     @staticmethod
     def loads(branch: str, text: str, *, version: int) -> Head:
         """Malformed, or another ValueError, KeyError or TypeError, if it is not the value of a head."""
+        _require_sum(text)
         body = orjson.loads(text)
         made_from = body.get("from")
         return Head(
@@ -249,3 +252,15 @@ class Head:
             recent=tuple(Record.from_json(r) for r in form.sequence(body["recent"])),
             version=version,
         )
+
+
+_SUM = ',"crc":'
+
+
+def _require_sum(text: str) -> None:
+    """A head ends in the CRC-32 of what stands before it: a bit that changed on a disk would else publish another
+    state. Heads that an older program wrote have none.
+    """
+    before, found, crc = text.rpartition(_SUM)
+    if found and crc.rstrip("}").isdigit() and zlib.crc32(f"{before}}}".encode()) != int(crc.rstrip("}")):
+        raise form.Malformed("its checksum is not that of what it holds")

@@ -29,6 +29,7 @@ from omnigraph.maintenance.verify.scope import Line, place_of
 from omnigraph.maintenance.verify.tables import finding_json
 from omnigraph.storage import durable
 from omnigraph.storage.checksums import ENTRY_BYTES, KEY_BYTES, crc_of, key_of
+from omnigraph.storage.deletions import require_whole
 from omnigraph.storage.layout import MANIFEST, Location
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.objects import open_store
@@ -101,10 +102,10 @@ def checksum_tasks(
                 continue
             seen.add(path)
             expected = checksums.expected(path)
-            if not expected:
-                unchecked += 1
+            checked += bool(expected)
+            unchecked += not expected
+            if not expected and what != DELETION:
                 continue
-            checked += 1
             if files and size_bytes + size > TASK_BYTES_MAX:
                 tasks.append(_task(place, line, files, size_bytes))
                 files, size_bytes = [], 0
@@ -157,11 +158,17 @@ def check_checksums(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def damage(location: Location, path: str, expected: Sequence[int]) -> str | None:
-    """What is wrong with a file of the graph; None if nothing is, or if it is not there."""
+    """What is wrong with a file of the graph; None if nothing is, or if it is not there. A deletion file without a
+    checksum must be whole at least.
+    """
     try:
+        if not expected:
+            if location.is_local:
+                require_whole(location.join(path), rows=None)
+            return None
         actual = read(location, f"reading {path}", lambda: _crc(location, path))
     except StorageError as error:
-        return f"{path}: {error.fields.get('detail', error)}"
+        return f"{path}: {str(error.fields.get('detail', error)).removeprefix(f'{location.join(path)}: ')}"
     if actual is None or actual in expected:
         return None
     return f"{path}: CRC-32 {actual:08x}, recorded {' or '.join(f'{crc:08x}' for crc in expected)}"

@@ -153,7 +153,7 @@ def _check_version_file(location: Location, line: Line, expected: Sequence[int])
 
 
 def _check_line(location: Location, line: Line, folder: Folder) -> tuple[list[Finding], dict[str, Any], set[str]]:
-    table = opened(location, line)
+    table = opened(location, line, reads_rows=False)
     fragments = [f.metadata.to_json() for f in table.get_fragments()]
     roots = _roots(location, line, table)
     if None in roots.values():

@@ -20,8 +20,9 @@ GROUP_ROWS = 250_000
 """How many rows one task scans: memory follows this, not the table."""
 
 
-def opened(location: Location, line: Line) -> Any:
-    return lancefs.open_table(location, location.join(line.pin.path), version=line.pin.version)
+def opened(location: Location, line: Line, *, reads_rows: bool = True) -> Any:
+    uri = location.join(line.pin.path)
+    return lancefs.open_table(location, uri, version=line.pin.version, reads_rows=reads_rows)
 
 
 def tried(location: Location, work: Callable[[], list[Finding]], told: Callable[[str], Finding]) -> list[Finding]:
