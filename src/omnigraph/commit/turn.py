@@ -214,7 +214,7 @@ class Turn:
             if record is None:
                 continue
             self._release()
-            if isinstance(trouble, NotDurable):
+            if isinstance(trouble, NotDurable) and not record.is_rolled_forward:
                 raise trouble  # perhaps visible, but not safe from a power loss: that is not acknowledged
             if record.commit is not None and record.nonce == self.ticket.nonce and record.kind == self.operation.kind:
                 return Outcome(record, self.result)

@@ -124,6 +124,11 @@ class Record:
     """The row of the manifest that holds those of many files."""
 
     @property
+    def is_rolled_forward(self) -> bool:
+        """Whether another process published it for its owner; what it refers to was synced by that process."""
+        return (self.recovery or {}).get("outcome") == "rolled_forward"
+
+    @property
     def object_id(self) -> str:
         return f"commit:{self.commit}" if self.commit else f"epoch:{self.incarnation}:{self.epoch}"
 

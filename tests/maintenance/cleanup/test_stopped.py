@@ -8,7 +8,7 @@ there is lost.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 import omnigraph as og
 from omnigraph.maintenance.cleanup import Policy, Rule, cleanup
 from omnigraph.pipeline.embed import provider
-from omnigraph.storage import leases
+from omnigraph.storage import durable, leases
 from omnigraph.storage.layout import LEASES
 from tests.faults.worn import _Tiny
 from tests.maintenance.cleanup.conftest import make_old
@@ -148,6 +148,29 @@ def test_work_whose_lease_had_a_gap_is_prepared_again_with_new_files(
     assert unused
     assert not used & unused
     judge(path)
+
+
+def test_a_write_that_another_process_published_is_acknowledged_though_its_version_is_gone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stopped before it syncs its only effect; who publishes it has synced it, and a cleanup removes it."""
+    sync_files, calls = durable.sync_files, list[int]()
+    graph = og.open(path, engine="local")
+
+    def stopped(paths: Iterable[str]) -> None:
+        files = list(paths)
+        if not calls and "/nodes/" in files[0] and files[0].endswith(".manifest"):
+            calls.append(1)
+            graph._door.tickets._heart._held.clear()
+            og.open(path).insert({"P": [{"name": "other"}]})
+            clean(path, aged=False, lease_lost=False)
+        sync_files(files)
+
+    monkeypatch.setenv("OMNIGRAPH_FSYNC", "on")
+    monkeypatch.setattr(durable, "sync_files", stopped)
+    assert insert(graph).commit is not None
+    assert calls
+    assert {"new", "other"} <= set(og.open(path).nodes("P")["name"].to_pylist())
 
 
 def _data_files(graph: og.Graph, pin: Any) -> set[Path]:
