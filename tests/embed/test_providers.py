@@ -197,6 +197,29 @@ def test_an_answer_that_is_no_vector_is_refused(
     assert message in str(refused(small, kind, provider="openai"))
 
 
+@pytest.mark.parametrize("name", REMOTE)
+@pytest.mark.parametrize("status", [200, 400])
+def test_an_answer_without_an_end_is_not_read_to_its_end(
+    small: og.Graph, server: Server, monkeypatch: pytest.MonkeyPatch, name: str, status: int
+) -> None:
+    monkeypatch.setattr(http, "_ANSWER_BYTES_MIN", 1000)
+    monkeypatch.setattr(http, "_DIMENSIONS_MIN", 8)
+    monkeypatch.setattr(http, "COMPLAINT_BYTES_MAX", 1000)
+    small.insert({"Post": posts(1)})
+    server.faults = [Fault(times=99, status=status, body=b"x" * 10_000_000)]
+    with pytest.raises(EmbeddingFailed) as refusal:
+        small.embed(provider=name)
+    assert len(server.requests) == 1, "it is not asked again"
+    assert ("longer than" in refusal.value.message) == (status == 200)
+    assert len(refusal.value.message) < 1000
+    assert set(vectors(small).values()) == {None}
+
+
+def test_the_limit_of_an_answer_grows_with_what_is_asked_for() -> None:
+    assert http.answer_bytes_max(texts=2048, dimensions=8192) > 2048 * 8192 * 25
+    assert http.answer_bytes_max(texts=1, dimensions=8) < 2 << 20
+
+
 def test_a_model_of_other_dimensions_is_refused(small: og.Graph, server: Server) -> None:
     small.insert({"Post": posts(1)})
     server.native = 384

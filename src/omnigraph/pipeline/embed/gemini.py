@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from omnigraph.errors import EmbeddingFailed
-from omnigraph.pipeline.embed.http import post
+from omnigraph.pipeline.embed.http import answer_bytes_max, post
 from omnigraph.pipeline.embed.provider import Choice, checked, key_of
 
 BASE_URL = "https://generativelanguage.googleapis.com"
@@ -38,7 +38,14 @@ class GeminiProvider:
         }
         body = {"requests": [{**one, "content": {"parts": [{"text": text}]}} for text in texts]}
         # In a header and not in the URL, which proxies write into their logs.
-        answer = post(self._url, body, headers={"x-goog-api-key": self._key}, secret=self._key, who=self)
+        answer = post(
+            self._url,
+            body,
+            headers={"x-goog-api-key": self._key},
+            secret=self._key,
+            who=self,
+            bytes_max=answer_bytes_max(texts=len(texts), dimensions=self.dimensions),
+        )
         found = checked(self._vectors(answer), count=len(texts), choice=self._choice)
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         return np.asarray(found / np.where(lengths > 0, lengths, 1), dtype=np.float32)

@@ -4,6 +4,9 @@ Tried again: 408, 429, 500, 502, 503, 504, 529, a connection that is refused, dr
 short. The pause doubles from half a second, with some randomness so that workers do not come back in step; a server's
 Retry-After is obeyed up to a limit. Everything else is final: the same request would fail again.
 
+An answer is read up to the size that the vectors asked for can have, generously: whatever is longer is none, and would
+only fill the memory.
+
 The key is in a header of this request and nowhere else: redirects are not followed, because a header would follow them,
 and a server that repeats the key in its complaint has it blotted out.
 """
@@ -29,6 +32,21 @@ PAUSE_FIRST_S, PAUSE_MOST_S = 0.5, 30.0
 RETRY_AFTER_MOST_S = 300.0
 AGAIN = frozenset({408, 429, 500, 502, 503, 504, 529})
 DETAIL_CHARACTERS_MOST = 500
+COMPLAINT_BYTES_MAX = 1 << 20
+_ANSWER_BYTES_MIN = 1 << 20
+_DIMENSIONS_MIN = 4096
+"""So many are read however few are declared: a model that gives more is told by its dimensions."""
+_VALUE_BYTES = 32
+"""A number as text, with its comma and some white space."""
+
+
+def answer_bytes_max(*, texts: int, dimensions: int) -> int:
+    """The size beyond which an answer can't be so many vectors."""
+    return _ANSWER_BYTES_MIN + texts * max(dimensions, _DIMENSIONS_MIN) * _VALUE_BYTES
+
+
+class _TooLong(Exception):
+    """An answer that is longer than it can be."""
 
 
 class Named(Protocol):
@@ -48,10 +66,11 @@ def post(
     headers: Mapping[str, str],
     secret: str,
     who: Named,
+    bytes_max: int,
     timeout_s: float | None = None,
     tries_most: int = TRIES_MOST,
 ) -> Any:
-    """The answer's JSON. EmbeddingFailed when the server refuses, or fails in every try."""
+    """The answer's JSON. EmbeddingFailed if the server refuses, answers more than `bytes_max`, or always fails."""
     if not url.startswith(("http://", "https://")):
         raise EmbeddingFailed(provider=who.name, model=who.model, status=None, detail=f"{url} is no http address")
     raw = orjson.dumps(body)
@@ -63,7 +82,10 @@ def post(
         try:
             request = Request(url, raw, {"Content-Type": "application/json", **headers}, method="POST")
             with opener.open(request, timeout=timeout_s or TIMEOUT_S) as answer:
-                return orjson.loads(answer.read())
+                return orjson.loads(_body(answer, bytes_max))
+        except _TooLong:
+            status, detail = None, f"its answer is longer than {bytes_max >> 20} MiB, more than these vectors can need"
+            raise EmbeddingFailed(provider=who.name, model=who.model, status=status, detail=detail) from None
         except HTTPError as error:
             status, detail = error.code, _said(error)
             if status not in AGAIN:
@@ -79,6 +101,15 @@ def post(
     tries = f" ({tries_most} tries)" if status is None or status in AGAIN else ""
     told = detail.replace(secret, "***")[:DETAIL_CHARACTERS_MOST]
     raise EmbeddingFailed(provider=who.name, model=who.model, status=status, detail=f"{told}{tries}")
+
+
+def _body(answer: Any, bytes_max: int) -> bytes:
+    raw: bytes = answer.read(bytes_max + 1)
+    if len(raw) > bytes_max:
+        raise _TooLong
+    if answer.length:
+        raise http.client.IncompleteRead(raw, answer.length)  # as a read without a limit does
+    return raw
 
 
 def _pause_s(turn: int) -> float:
@@ -102,7 +133,7 @@ def _retry_after_s(text: str | None) -> float | None:
 def _said(error: HTTPError) -> str:
     """The server's own words: the message of its JSON if there is one."""
     try:
-        raw = error.read()
+        raw = error.read(COMPLAINT_BYTES_MAX)
     except (OSError, http.client.HTTPException):
         return f"HTTP {error.code}"
     try:

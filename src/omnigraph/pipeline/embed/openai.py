@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from omnigraph.errors import EmbeddingFailed
-from omnigraph.pipeline.embed.http import post
+from omnigraph.pipeline.embed.http import answer_bytes_max, post
 from omnigraph.pipeline.embed.provider import Choice, checked, key_of
 
 BASE_URL = "https://api.openai.com/v1"
@@ -33,7 +33,14 @@ class OpenAIProvider:
         body: dict[str, Any] = {"model": self.model, "input": list(texts), "encoding_format": "float"}
         if self.model.startswith("text-embedding-3"):
             body["dimensions"] = self.dimensions
-        answer = post(self._url, body, headers={"Authorization": f"Bearer {self._key}"}, secret=self._key, who=self)
+        answer = post(
+            self._url,
+            body,
+            headers={"Authorization": f"Bearer {self._key}"},
+            secret=self._key,
+            who=self,
+            bytes_max=answer_bytes_max(texts=len(texts), dimensions=self.dimensions),
+        )
         return checked(self._vectors(answer), count=len(texts), choice=self._choice)
 
     def _vectors(self, answer: Any) -> list[Any]:
