@@ -116,13 +116,14 @@ def undecided(door: Door) -> Iterator[tuple[str, Ticket, bool]]:
     """(branch, ticket, whether its holder may be taken over) of every operation that no head has reached."""
     # Listed before the heads are read: what a head has not reached then was undecided when it was listed.
     listed = {(e.name.partition("/")[0], epoch_of(e.name)) for e in door.tickets.objects.entries() if "/" in e.name}
-    for branch, head in door.manifest.heads().items():
-        for incarnation, epoch in listed:
-            if incarnation != head.incarnation or epoch is None or epoch <= head.epoch:
-                continue
-            held = door.tickets.holder(incarnation, epoch)
-            if held is not None:
-                yield branch, *held
+    heads = {head.incarnation: head for head in door.manifest.heads().values()}
+    for incarnation, epoch in listed:
+        head = heads.get(incarnation)
+        if head is None or epoch is None or epoch <= head.epoch:
+            continue
+        held = door.tickets.holder(incarnation, epoch)
+        if held is not None:
+            yield head.branch, *held
 
 
 def _undecided(door: Door) -> Iterator[Pending]:

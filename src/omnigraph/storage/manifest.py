@@ -37,7 +37,9 @@ from omnigraph.storage import durable, lancefs, nofollow, remains, torn
 from omnigraph.storage.checksums import Packed, merge, read_packed
 from omnigraph.storage.conditional import require_conditional
 from omnigraph.storage.layout import Location
+from omnigraph.storage.recent import RecentRecords
 from omnigraph.storage.records import MAIN, Head, Pin, Record, apply_delta
+from omnigraph.storage.snapshots import pins_of_many
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +60,10 @@ RECENT_MOST = 24
 FULL_EVERY = 32
 """How many commits at the most a snapshot of the past looks back through."""
 FRAGMENTS_MOST = 24
+SNAPSHOTS_MAX = 256
+"""How many snapshots of the past are remembered, at least."""
+IDS_MAX = 500
+"""How many commits one question to the rows names."""
 _OPENINGS = 2
 
 
@@ -78,6 +84,7 @@ class Manifest:
         self._bodies: dict[str, dict[str, Any]] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
         self._facts: tuple[LanceDataset, int, dict[str, str]] | None = None
+        self._all: tuple[LanceDataset, dict[str, Head], RecentRecords] | None = None
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
@@ -159,14 +166,27 @@ class Manifest:
         return bool(self.table().config().get(ROW_IDS_KEY, "stable") == "stable")
 
     def heads(self) -> dict[str, Head]:
-        table = self.table()
+        return dict(self._all_of(self.table())[0])
+
+    def _all_of(self, table: LanceDataset) -> tuple[dict[str, Head], RecentRecords]:
+        """All heads of one version, and the records that ride in them. A handle never moves, so this stays true."""
+        known = self._all
+        if known is None or known[0] is not table:
+            heads = self._read_heads(table)
+            known = self._all = (table, heads, RecentRecords(heads.values()))
+        return known[1:]
+
+    def _read_heads(self, table: LanceDataset) -> dict[str, Head]:
         if self._is_older(table):
             return dict(self.older_heads(table))
         return {
             key.removeprefix(HEAD): self._head(key.removeprefix(HEAD), value, table.version)
-            for key, value in sorted(table.config().items())
+            for key, value in sorted(self._facts_of(table)[1].items())
             if key.startswith(HEAD)
         }
+
+    def _recent(self) -> RecentRecords:
+        return self._all_of(self.table())[1]
 
     def head(self, branch: str) -> Head:
         table = self.table()
@@ -245,16 +265,24 @@ class Manifest:
         pins: dict[str, Pin] = {}
         for record in reversed(chain):
             pins = dict(record.snapshot) if record.snapshot is not None else apply_delta(pins, record.delta)
-        if len(self._pins) > 256:
+        if len(self._pins) > max(SNAPSHOTS_MAX, len(self._all_of(self.table())[0])):
             self._pins.clear()
         self._pins[commit] = pins
         return pins
 
+    def preload(self, heads: Iterable[Head]) -> None:
+        """Read what `pins` of all these heads rests on, with a few questions instead of some per branch."""
+        commits = {head.base for head in heads if head.base is not None}
+        self._pins.update(self.pins_of_commits(commits - self._pins.keys()))
+
+    def pins_of_commits(self, commits: Iterable[str]) -> dict[str, dict[str, Pin]]:
+        """The pins of many commits, by commit."""
+        return pins_of_many(self, commits, look_back=2 * FULL_EVERY)
+
     def record(self, commit: str) -> Record:
-        for head in self.heads().values():
-            for record in head.recent:
-                if record.commit == commit:
-                    return record
+        known = self._recent().of_commit(commit)
+        if known is not None:
+            return known
         found = self._records(f"object_id = {quote('commit:' + commit)}")
         if not found:
             raise CommitNotFound(commit=commit)
@@ -262,16 +290,28 @@ class Manifest:
 
     def records(self, incarnation: str, first: int, last: int) -> list[Record]:
         """Records of one branch incarnation, epochs first..last, oldest first, each once."""
-        found = {
-            r.epoch: r
-            for head in self.heads().values()
-            for r in head.recent
-            if r.incarnation == incarnation and first <= r.epoch <= last
-        }
+        found = self._recent().of_epochs(incarnation, first, last)
         if not all(e in found for e in range(first, last + 1)):
             where = f"inc = {quote(incarnation)} AND epoch >= {first} AND epoch <= {last}"
             found.update({r.epoch: r for r in self._records(where)})
         return [found[e] for e in sorted(found)]
+
+    def records_of(self, commits: Iterable[str]) -> dict[str, Record]:
+        """The records of many commits, by commit."""
+        recent, found, rest = self._recent(), dict[str, Record](), list[str]()
+        for commit in dict.fromkeys(commits):
+            known = recent.of_commit(commit)
+            if known is None:
+                rest.append(commit)
+            else:
+                found[commit] = known
+        for start in range(0, len(rest), IDS_MAX):
+            ids = ", ".join(quote(f"commit:{commit}") for commit in rest[start : start + IDS_MAX])
+            found.update({r.commit: r for r in self._records(f"object_id IN ({ids})") if r.commit})
+        missing = next((commit for commit in rest if commit not in found), None)
+        if missing is not None:
+            raise CommitNotFound(commit=missing)
+        return found
 
     def outcome(self, incarnation: str, epoch: int) -> Record | None:
         """How one epoch was decided, as far as it is known to be; None means undecided or unknown, never aborted."""
@@ -280,10 +320,9 @@ class Manifest:
 
     def operation(self, incarnation: str, operation_id: str) -> Record | None:
         """The commit of a client's own operation id on this branch, if there was one."""
-        for head in self.heads().values():
-            for record in head.recent:
-                if record.operation_id == operation_id and record.commit and record.incarnation == incarnation:
-                    return record
+        known = self._recent().of_operation(incarnation, operation_id)
+        if known is not None:
+            return known
         found = self._records(f"name = {quote(operation_id)} AND inc = {quote(incarnation)}")
         return found[0] if found else None
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -91,6 +92,14 @@ class Folder:
     """Lance's own notes of forks, by fork."""
     tags: tuple[str, ...]
     other: tuple[File, ...]
+
+    @cached_property
+    def by_line(self) -> dict[str, list[File]]:
+        """All files below each line."""
+        found: dict[str, list[File]] = {}
+        for file in (*self.files, *self.other):
+            found.setdefault(file.line, []).append(file)
+        return found
 
 
 def folder_of(path: str, listed: Iterable[tuple[str, int, float]]) -> Folder:

@@ -25,6 +25,8 @@ FOOTER_BYTES = 16
 # Numbers of fields, as Lance's table.proto has them.
 _FRAGMENT_KEY = 0x12
 """Field 2 with a length: how every fragment begins."""
+_CONFIG_KEY = bytes((0x82, 0x01))
+"""Field 16 with a length: how every config entry begins."""
 _FRAGMENT, _INDEX_SECTION, _TRANSACTION_FILE, _BASE_PATH = 2, 6, 12, 18
 _MANIFEST_FIELDS = frozenset({*range(1, 22), 23})
 """23 is where the transaction itself stands in the file: it says what changed, and refers to nothing that stays."""
@@ -68,7 +70,8 @@ def parse_version(raw: bytes) -> VersionFile:
     transaction: str | None = None
     bases: dict[int, str] = {}
     restores: int | None = 0
-    for number, value in (*_fields(raw, start, at), *_fields(raw, after, stop)):
+    config, rest = _config_entries(raw, after, stop)
+    for number, value in (*_fields(raw, start, at), *_fields(raw, after, config), *_fields(raw, rest, stop)):
         if number == _FRAGMENT:
             fragments.append(_bytes(value))
         elif number == _TRANSACTION_FILE:
@@ -83,6 +86,33 @@ def parse_version(raw: bytes) -> VersionFile:
         elif number not in _MANIFEST_FIELDS:
             raise NotUnderstood(f"field {number} of a manifest")
     return VersionFile(tuple(fragments), indices, transaction or None, bases, restores)
+
+
+def _config_entries(raw: bytes, at: int, stop: int) -> tuple[int, int]:
+    """Where the run of config entries begins and ends. Written for speed: the manifest of a graph holds an entry per
+    branch, in each of its versions.
+    """
+    try:
+        while at < stop and raw[at : at + 2] != _CONFIG_KEY:
+            key, at = varint(raw, at)
+            at = _behind(raw, key, at)
+        begin = at
+        while at < stop and raw[at : at + 2] == _CONFIG_KEY:
+            size = raw[at + 2]
+            at += 3
+            if size >= 128:
+                more = raw[at]
+                at += 1
+                if more < 128:
+                    size = (size & 127) | (more << 7)
+                else:
+                    size, at = varint(raw, at - 2)
+            at += size
+    except IndexError as error:
+        raise NotUnderstood("it is cut short") from error
+    if at > stop:
+        raise NotUnderstood("it is cut short")
+    return begin, at
 
 
 def _restored(raw: bytes, at: int, stop: int) -> int | None:

@@ -229,7 +229,7 @@ def test_merge_bases_of_live_branches_are_kept_on_both_lines(history: og.Graph) 
     """Merged commits count as history: what two branches share last is what a merge compares them with."""
     from dataclasses import replace
 
-    from omnigraph.maintenance.cleanup.floors import merge_bases
+    from omnigraph.maintenance.cleanup.merge_bases import merge_bases
 
     history.create_branch("side")
     for i in range(3):

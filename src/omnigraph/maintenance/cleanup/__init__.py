@@ -30,6 +30,7 @@ from omnigraph.maintenance.cleanup.caches import cached
 from omnigraph.maintenance.cleanup.document import CleanupResult, Refused, plan_from_json, preview_of
 from omnigraph.maintenance.cleanup.floors import (
     Floors,
+    FreshFloors,
     read_floors,
     require_no_drift,
     require_pins,
@@ -104,7 +105,7 @@ class _Run:
             leases.withdraw(location, [announcement])
             raise
         revised, late = self._revised(plan, replace(facts, floors=floors, in_flight=in_flight))
-        remover = execute.Remover(self.door, self.watcher, self._read)
+        remover = execute.Remover(self.door, self.watcher, FreshFloors(self.door, self._read))
         result = remover.run(revised, refused=[*refused, *(late if saved is not None else ())], started_s=started)
         execute.tidy(location, floors, announcement, now_s=now_s)
         return result

@@ -33,6 +33,7 @@ from omnigraph.maintenance.cleanup import execute
 from omnigraph.maintenance.cleanup.document import TableResult
 from omnigraph.maintenance.cleanup.floors import (
     Floors,
+    FreshFloors,
     read_floors,
     require_no_drift,
     require_pins,
@@ -117,7 +118,8 @@ def _remove(door: Door, drops: Drops) -> list[LeftForCleanup]:
             else table
             for type_id, table in planned.items()
         }
-        remover = execute.Remover(door, Silent(), lambda: read_floors(door, now_s=earlier_time_s(location)))
+        fresh = FreshFloors(door, lambda: read_floors(door, now_s=earlier_time_s(location)))
+        remover = execute.Remover(door, Silent(), fresh)
         tables = tuple(revised.values())
         removed = remover.run(replace(plan, tables=tables), refused=(), started_s=time.monotonic())
     finally:

@@ -13,23 +13,23 @@ cleanup has announced itself, before anything is removed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
 from omnigraph.errors import BranchPinUnreadable, RecoveryPending, StorageError, SymlinkInGraph, UncoveredDrift
 from omnigraph.maintenance.cleanup import sightings
+from omnigraph.maintenance.cleanup.merge_bases import merge_bases
 from omnigraph.maintenance.drift import drift_of
 from omnigraph.maintenance.recover import pending
 from omnigraph.maintenance.together import together
 from omnigraph.storage import lancefs
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.leases import Lease, leases
-from omnigraph.storage.manifest import Manifest, quote
-from omnigraph.storage.records import MAIN, Head, Pin, Record
+from omnigraph.storage.records import MAIN, Head, Pin, apply_delta
 
 Place = tuple[str, int]
 """A version: the path of its line, relative to the graph, and its number."""
@@ -49,7 +49,10 @@ class Floors:
     over: tuple[Lease, ...] = ()
     """Leases that hold nothing any more."""
 
-    @property
+    drops: dict[str, Any] = field(default_factory=dict, compare=False)
+    """What `orphans` has found out about ended types, by type id."""
+
+    @cached_property
     def incarnations(self) -> dict[str, str]:
         return {head.incarnation: branch for branch, head in self.heads.items()}
 
@@ -61,7 +64,18 @@ class Floors:
 
     def is_read(self, folder: str) -> bool:
         """Whether anything live stands on this table folder, or on this one fork of it."""
-        return any(line == folder or line.startswith(f"{folder}/") for line, _ in self.reasons)
+        return folder in self._read_folders
+
+    @cached_property
+    def _read_folders(self) -> frozenset[str]:
+        """The lines that something stands on, and all folders above them."""
+        found: set[str] = set()
+        for line, _ in self.reasons:
+            folder = line
+            while folder and folder not in found:
+                found.add(folder)
+                folder = folder.rpartition("/")[0]
+        return frozenset(found)
 
     def reasons_of(self, folder: str) -> list[str]:
         """Why versions of this table folder stay, each reason once."""
@@ -73,23 +87,28 @@ def read_floors(door: Door, *, now_s: float, heads: Mapping[str, Head] | None = 
     """The floors of these heads, which were read together; by default of the newest ones."""
     manifest = door.manifest
     heads = manifest.heads() if heads is None else heads
-    reasons: dict[Place, list[str]] = {}
+    reasons: dict[Place, dict[str, None]] = {}
     owned: dict[str, int] = {}
-    pins = {branch: manifest.pins(head) for branch, head in heads.items()}
+    shared = merge_bases(manifest, heads)
+    of_commit = manifest.pins_of_commits({*shared, *(head.base for head in heads.values() if head.base is not None)})
+    pins = {
+        branch: apply_delta({} if head.base is None else of_commit[head.base], head.pins)
+        for branch, head in heads.items()
+    }
     for branch, head in heads.items():
         for pin in pins[branch].values():
-            reasons.setdefault((pin.path, pin.version), []).append(f"branch:{branch}")
+            reasons.setdefault((pin.path, pin.version), {})[f"branch:{branch}"] = None
             if pin.owned_by(head.incarnation, is_main=head.is_main):
                 owned[pin.path] = pin.version
         if head.base is not None:
-            _add(reasons, manifest.pins_at(head.base).values(), f"base:{branch}")
-    for commit, pair in merge_bases(manifest, heads).items():
-        _add(reasons, manifest.pins_at(commit).values(), f"merge_base:{pair[0]},{pair[1]}")
+            _add(reasons, of_commit[head.base].values(), f"base:{branch}")
+    for commit, pair in shared.items():
+        _add(reasons, of_commit[commit].values(), f"merge_base:{pair[0]},{pair[1]}")
     live, over = _leases(door, now_s)
     for lease in live:
         for line, versions in lease.pins.items():
             for version in versions:
-                reasons.setdefault((line, version), []).append(f"lease:{lease.id}")
+                reasons.setdefault((line, version), {})[f"lease:{lease.id}"] = None
     return Floors(
         heads=heads,
         pins=pins,
@@ -100,11 +119,25 @@ def read_floors(door: Door, *, now_s: float, heads: Mapping[str, Head] | None = 
     )
 
 
-def _add(reasons: dict[Place, list[str]], pins: Iterable[Pin], why: str) -> None:
+class FreshFloors:
+    """The floors as they are now, read anew only if a head or a lease has changed since they were read last."""
+
+    def __init__(self, door: Door, read: Callable[[], Floors]) -> None:
+        self._door = door
+        self._read = read
+        self._known: tuple[object, Floors] | None = None
+
+    def __call__(self) -> Floors:
+        manifest = self._door.manifest
+        state = (int(manifest.table().version), tuple((lease.id, lease.mark) for lease in leases(manifest.location)))
+        if self._known is None or self._known[0] != state:
+            self._known = (state, self._read())
+        return self._known[1]
+
+
+def _add(reasons: dict[Place, dict[str, None]], pins: Iterable[Pin], why: str) -> None:
     for pin in pins:
-        found = reasons.setdefault((pin.path, pin.version), [])
-        if why not in found:
-            found.append(why)
+        reasons.setdefault((pin.path, pin.version), {})[why] = None
 
 
 def _leases(door: Door, now_s: float) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
@@ -116,76 +149,6 @@ def _leases(door: Door, now_s: float) -> tuple[tuple[Lease, ...], tuple[Lease, .
     judge = sightings.Judge.reading(location, now_s=began_s, store_now_s=now_s)
     live = tuple(lease for lease in found if not judge.is_over(lease))
     return live, tuple(lease for lease in found if lease not in live)
-
-
-# ---- merge bases -----------------------------------------------------------------------------------------------------
-
-
-def merge_bases(manifest: Manifest, heads: Mapping[str, Head]) -> dict[str, tuple[str, str]]:
-    """Commits that two live branches share and that may be the newest such, each with one such pair.
-
-    A branch's history is, per incarnation, everything up to some epoch: its own up to its head, that of the branch it
-    was made from up to the commit it started from, and what was merged. What two histories share of one incarnation
-    ends at the lower of their two epochs. All of these are returned: a few too many do no harm.
-    """
-    if len(heads) < 2:
-        return {}
-    merges = list(_merges(manifest, heads))
-    known: dict[str, dict[str, tuple[int, str]]] = {}
-    for branch, head in heads.items():
-        known[branch] = _history(manifest, head, merges)
-    found: dict[str, tuple[str, str]] = {}
-    for one, other in combinations(sorted(known), 2):
-        for incarnation in known[one].keys() & known[other].keys():
-            _, commit = min(known[one][incarnation], known[other][incarnation])
-            found.setdefault(commit, (one, other))
-    return found
-
-
-def _history(manifest: Manifest, head: Head, merges: list[Record]) -> dict[str, tuple[int, str]]:
-    """By incarnation, the newest (epoch, commit) that is part of the history of this head."""
-    reached: dict[str, tuple[int, str]] = {}
-    todo: list[tuple[str, int, str]] = [(head.incarnation, head.epoch, head.commit)]
-    if head.base is not None:
-        base = manifest.record(head.base)
-        todo.append((base.incarnation, base.epoch, head.base))
-    while todo:
-        incarnation, epoch, commit = todo.pop()
-        before = reached.get(incarnation, (-1, ""))[0]
-        if epoch <= before:
-            continue
-        reached[incarnation] = (epoch, commit)
-        todo.extend(_parent_branch(manifest, incarnation, before))
-        for record in merges:
-            if record.incarnation == incarnation and before < record.epoch <= epoch and record.merged_parent:
-                merged = manifest.record(record.merged_parent)
-                todo.append((merged.incarnation, merged.epoch, record.merged_parent))
-    return reached
-
-
-def _parent_branch(manifest: Manifest, incarnation: str, before: int) -> Iterator[tuple[str, int, str]]:
-    """What the first commit of an incarnation was made on: a commit of the branch that it was made from."""
-    if before >= 0:
-        return
-    for first in manifest.records(incarnation, 0, 1):
-        if first.parent is not None:
-            parent = manifest.record(first.parent)
-            if parent.incarnation != incarnation:
-                yield parent.incarnation, parent.epoch, first.parent
-                return
-
-
-def _merges(manifest: Manifest, heads: Mapping[str, Head]) -> Iterator[Record]:
-    """Every record of a merge, from the heads and from the rows."""
-    for head in heads.values():
-        yield from (r for r in head.recent if r.merged_parent)
-    merged = quote('"m":')
-    where = f"kind = 'commit' AND contains(body, {merged})"
-    with lancefs.reading("looking for merges in the manifest"):
-        bodies = manifest.table().to_table(columns=["body"], filter=where)["body"].to_pylist()
-    for record in map(Record.loads, bodies):
-        if record.merged_parent:
-            yield record
 
 
 # ---- what makes cleanup refuse ---------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def fork_goes(
 
 
 def _of_line(folder: Folder, line: Line) -> Iterator[Any]:
-    yield from (f for f in folder.files if f.line == line.path)
+    yield from (f for f in folder.by_line.get(line.path, ()) if f.kind != "other")
     mention = folder.refs.get(line.fork or "")
     if mention is not None:
         yield mention
@@ -105,6 +105,13 @@ def _long_enough(drop: Drop, policy: Policy, now_s: float) -> bool:
 
 def drops_of(manifest: Manifest, table: str, floors: Floors) -> list[Drop]:
     """The newest commit of each branch that ended this type's table, also of branches that are gone; newest first."""
+    known: list[Drop] | None = floors.drops.get(table)
+    if known is None:
+        known = floors.drops[table] = _read_drops(manifest, table, floors)
+    return known
+
+
+def _read_drops(manifest: Manifest, table: str, floors: Floors) -> list[Drop]:
     found = [r for head in floors.heads.values() for r in head.recent if table in r.delta and r.delta[table] is None]
     ended = quote(f'"{table}":null')
     where = f"kind = 'commit' AND contains(body, {ended})"

@@ -248,8 +248,7 @@ def _fork(folder: Folder, line: Line, why: str, key: str, references: References
     """A fork with all that lies below it, except for what another line still reads; its mention comes first."""
     assert line.fork is not None
     mention = folder.refs.get(line.fork)
-    below = [f for f in (*folder.files, *folder.other) if f.line == line.path]
-    order = sorted(below, key=lambda f: (f.version is None, f.version or 0, f.path))
+    order = sorted(folder.by_line.get(line.path, ()), key=lambda f: (f.version is None, f.version or 0, f.path))
     files = [*([mention] if mention else []), *(f for f in order if not references.needs(f))]
     going = tuple(GoingFile(f.path, f.size, f.kind, why) for f in files)
     return GoingFork(key, line.fork, f"{folder.path}/{line.path}", why, going)

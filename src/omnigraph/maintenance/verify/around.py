@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
@@ -86,6 +87,8 @@ class _Nameless(View):
 
 
 def _views(door: Door, heads: Iterable[str]) -> Iterator[View]:
+    with suppress(StorageError, CommitNotFound, NotAGraph), reading("reading the states of branches"):
+        door.manifest.preload(door.manifest.heads().values())
     for branch in heads:
         view = _seen(door, branch)
         if view is not None:

@@ -328,13 +328,13 @@ def _held(need: Needed, folder: Folder) -> int | None:
 def _strays(
     location: Location, task: Mapping[str, Any], line: Line, folder: Folder, needed: set[str]
 ) -> Iterator[Finding]:
-    forks = {p.split("/")[1] for p in folder.by_path if p.startswith("tree/") and p.count("/") > 1}
+    changed_s: dict[str, float] = {}
+    for file in folder.files:
+        if file.path.startswith("tree/") and file.path.count("/") > 1:
+            fork = file.path.split("/")[1]
+            changed_s[fork] = max(changed_s.get(fork, 0.0), file.modified_s)
     known = set(task["forks"])
-    orphans = {
-        fork
-        for fork in forks - known
-        if max(f.modified_s for f in folder.files if f.path.startswith(f"tree/{fork}/")) < task["old_s"]
-    }
+    orphans = {fork for fork, at_s in changed_s.items() if fork not in known and at_s < task["old_s"]}
     if orphans:
         text = f"forks of {line.pin.root} belong to no branch"
         yield found("orphan_fork", text, table=line.type.key, count=len(orphans), examples=sorted(orphans))

@@ -75,9 +75,10 @@ def check_manifest(manifest: StillManifest, heads: list[Head]) -> History:
         return replace(_history([broken], len(records), everyone.values(), records), is_known=False)
     findings = list(rows.findings)
     seen: set[str] = set()
+    states = _States({head.base for head in everyone.values() if head.base is not None})
     for head in heads:
         findings += _check_epochs(head, rows)
-        findings += _check_chain(head, rows, seen)
+        findings += _check_chain(head, rows, seen, states)
         findings += _check_origin(head, rows, everyone)
     history = _history(findings, len(seen), everyone.values(), rows.epochs.values())
     return replace(history, checksums=rows.checksums)
@@ -189,11 +190,31 @@ def _check_epochs(head: Head, rows: Rows) -> Iterator[Finding]:
         yield found("head_mismatch", text, branch=head.branch)
 
 
-def _check_chain(head: Head, rows: Rows, seen: set[str]) -> Iterator[Finding]:
+class _States:
+    """The pins at commits that branches were made from, where nothing was wrong up to there: a branch is checked from
+    there on, and not from the first commit of the graph.
+    """
+
+    def __init__(self, commits: set[str]) -> None:
+        self._commits = commits
+        self._pins: dict[str, dict[str, Pin]] = {}
+
+    def __contains__(self, commit: str) -> bool:
+        return commit in self._pins
+
+    def at(self, commit: str) -> dict[str, Pin]:
+        return self._pins[commit]
+
+    def add(self, commit: str | None, pins: Mapping[str, Pin]) -> None:
+        if commit in self._commits and commit is not None:
+            self._pins[commit] = dict(pins)
+
+
+def _check_chain(head: Head, rows: Rows, seen: set[str], states: _States) -> Iterator[Finding]:
     chain: list[Record] = []
     at: str | None = head.commit
     on_the_way: set[str] = set()
-    while at is not None:
+    while at is not None and at not in states:
         record = rows.commits.get(at)
         if record is None or at in on_the_way:
             why = "has no record" if record is None else "is its own ancestor"
@@ -209,33 +230,40 @@ def _check_chain(head: Head, rows: Rows, seen: set[str]) -> Iterator[Finding]:
         text = f"schemas that {head.branch} or its commits have are not in the manifest"
         yield found("schema_missing", text, branch=head.branch, count=len(missing), examples=missing)
     seen |= on_the_way
-    yield from _check_pins(head, chain[::-1], rows)
+    yield from _check_pins(head, chain[::-1], rows, states, start=at)
 
 
-def _check_pins(head: Head, chain: list[Record], rows: Rows) -> Iterator[Finding]:
-    """Replay the records, oldest first: every full record and the head must say what they add up to."""
-    pins: dict[str, Pin] = {}
-    below: dict[str, Pin] = {}
+def _check_pins(
+    head: Head, chain: list[Record], rows: Rows, states: _States, *, start: str | None
+) -> Iterator[Finding]:
+    """Replay the records above `start`, oldest first: every full record and the head must say what they add up to."""
+    pins: dict[str, Pin] = {} if start is None else states.at(start)
+    below: dict[str, Pin] = pins if start is not None and start == head.base else {}
+    is_right = True
     for record in chain:
         pins = apply_delta(pins, record.delta)
         if record.snapshot is not None:
             wrong = _different(pins, record.snapshot)
             # The first record of a migrated or new graph is full and has no delta of its own to add up.
             if wrong and record.parent is not None:
+                is_right = False
                 text = f"commits of {head.branch} note other versions than the commits below them add up to"
                 yield found("head_mismatch", text, branch=head.branch, count=len(wrong), examples=wrong)
             pins = dict(record.snapshot)
         if record.commit == head.base:
             below = pins
+        if is_right:
+            states.add(record.commit, pins)
     if head.base is not None and head.base not in rows.commits:
         return
     wrong = _different(pins, apply_delta(below, head.pins))
     if wrong:
         text = f"the head of {head.branch} pins other versions than its records add up to"
         yield found("head_mismatch", text, branch=head.branch, count=len(wrong), examples=wrong)
-    if chain and chain[-1].schema != head.schema:
+    newest = rows.commits.get(head.commit)
+    if newest is not None and newest.schema != head.schema:
         text = f"the head of {head.branch} names another schema than its newest commit"
-        yield found("head_mismatch", text, branch=head.branch, examples=[head.schema, chain[-1].schema])
+        yield found("head_mismatch", text, branch=head.branch, examples=[head.schema, newest.schema])
 
 
 def _different(one: Mapping[str, Pin], other: Mapping[str, Pin]) -> list[str]:

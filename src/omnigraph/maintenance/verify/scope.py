@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -109,6 +110,8 @@ def scope_of(manifest: StillManifest, heads: Sequence[Head]) -> Scope:
     bases: list[Line] = []
     bare: list[Line] = []
     findings: list[Finding] = []
+    with suppress(CommitNotFound, NotAGraph, StorageError), reading("reading the states of branches"):
+        manifest.preload(heads)  # what fails is told of each branch that it is in the way of
     for head in heads:
         try:
             with reading(f"reading the state of {head.branch}"):
