@@ -17,7 +17,7 @@ SOURCE = Path(omnigraph.__file__).parent
 DOCS = SOURCE.parent.parent / "docs"
 LAYERS = (
     {"errors"},
-    {"durations", "environment"},
+    {"durations", "environment", "arguments"},
     {"language"},
     {"storage"},
     {"commit"},

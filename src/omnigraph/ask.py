@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from omnigraph.arguments import checked
 from omnigraph.commit.actor import checked_actor
 from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.storage.records import MAIN
@@ -82,6 +83,7 @@ class Ask:
         **values: Any,
     ) -> DataFrame: ...
 
+    @checked
     def query(
         self,
         source: str | os.PathLike[str],
@@ -122,6 +124,7 @@ class Ask:
             print(result.explained())
         return result
 
+    @checked
     def mutate(
         self,
         source: str | os.PathLike[str],
@@ -151,6 +154,7 @@ class Ask:
         request = Request(branch=branch, actor=self._by(actor), if_commit=if_commit, operation_id=operation_id)
         return run_mutation(self._door, check, {**(params or {}), **values}, request, cache=engine.cache)
 
+    @checked
     def prepare(
         self,
         source: str | os.PathLike[str],

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Literal
 
+from omnigraph.arguments import checked
 from omnigraph.commit.observe import Observer, silent
 from omnigraph.commit.publish import new_commit_id
 from omnigraph.errors import UsageError
@@ -22,6 +23,7 @@ from omnigraph.storage.manifest import fresh_incarnation
 from omnigraph.storage.records import MAIN, Head, Pin, Record
 
 
+@checked
 def init_graph(
     address: Address,
     schema_text: str,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from omnigraph.arguments import checked
 from omnigraph.ask import Ask
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
@@ -20,7 +21,7 @@ from omnigraph.commit.actor import checked_actor
 from omnigraph.commit.door import Door
 from omnigraph.commit.observe import Observer, silent
 from omnigraph.commit.request import Outcome, Request
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import OmnigraphError, UsageError
 from omnigraph.language.schema.model import Schema
 from omnigraph.results import BranchInfo, CommitInfo, EmbedResult, ExportResult, LoadResult, SchemaResult, WriteResult
 from omnigraph.snapshot import AsOf, Snapshot
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
     from omnigraph.write.mutate import Rows, Statement
 
 Address = str | os.PathLike[str]
+Session = Any
+"""A Spark session, classic or Connect."""
+Table = Any
+"""A table of a load: a path, a `TableSource`, an Arrow table or a Spark DataFrame."""
 
 
 class ReadOptions(TypedDict, total=False):
@@ -109,13 +114,16 @@ class Graph(Ask, Upkeep):
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
+    @checked
     def schema(self, branch: str = MAIN) -> Schema:
         return self._manifest.schema(self._manifest.head(branch).schema)
 
+    @checked
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None, as_of: AsOf | None = None) -> Snapshot:
         """One coherent state: the branch's newest, that of any commit, or the branch's newest at a time."""
         return Snapshot.take(self._door, branch, commit, as_of)
 
+    @checked
     def nodes(self, type_name: str, **options: Unpack[ReadOptions]) -> pa.Table:
         """Nodes of a type as an Arrow table: `id`, then the properties in the order of the schema.
 
@@ -124,10 +132,12 @@ class Graph(Ask, Upkeep):
         """
         return self._read(type_name, "node", **options).read_all()
 
+    @checked
     def edges(self, type_name: str, **options: Unpack[ReadOptions]) -> pa.Table:
         """Edges of a type as an Arrow table: `id`, `src`, `dst`, then the properties. Options as of `nodes`."""
         return self._read(type_name, "edge", **options).read_all()
 
+    @checked
     def scan(self, type_name: str, **options: Unpack[ReadOptions]) -> pa.RecordBatchReader:
         """Nodes or edges of a type, batch by batch, for more than fits in memory. Options as of `nodes`."""
         return self._read(type_name, None, **options)
@@ -150,29 +160,36 @@ class Graph(Ask, Upkeep):
         """All branches, sorted by name."""
         return [BranchInfo.of(head) for _, head in sorted(self._manifest.heads().items())]
 
+    @checked
     def commits(self, branch: str = MAIN, *, limit: int | None = None) -> list[CommitInfo]:
         """The commits that the branch's state is made of, newest first."""
         from omnigraph.history import reachable
 
+        if limit is not None and limit < 0:
+            raise UsageError(detail=f"limit is a number of commits, not {limit}.")
         return [CommitInfo.of(r) for r in reachable(self._manifest, branch, limit=limit)]
 
+    @checked
     def commit(self, commit_id: str) -> CommitInfo:
         return CommitInfo.of(self._manifest.record(commit_id))
 
     # ---- small writes ------------------------------------------------------------------------------------------------
 
+    @checked
     def insert(self, rows: Mapping[str, Rows], **options: Any) -> WriteResult:
         """Add entities of one or many types, in one commit. An id that exists is a KeyConflict."""
         from omnigraph.write.mutate import Put
 
         return self._write([Put(name, given, "insert") for name, given in rows.items()], **options)
 
+    @checked
     def upsert(self, rows: Mapping[str, Rows], **options: Any) -> WriteResult:
         """Add or replace entities, in one commit. A row is the full image of its entity."""
         from omnigraph.write.mutate import Put
 
         return self._write([Put(name, given, "upsert") for name, given in rows.items()], **options)
 
+    @checked
     def update(
         self,
         type_name: str,
@@ -187,12 +204,14 @@ class Graph(Ask, Upkeep):
 
         return self._write([Change(type_name, values, ids=ids, where=where)], **options)
 
+    @checked
     def delete(self, ids: Mapping[str, Sequence[str]], **options: Any) -> WriteResult:
         """Remove entities by id, in one commit. Edges of removed nodes go with them."""
         from omnigraph.write.mutate import Remove
 
         return self._write([Remove(name, ids=given) for name, given in ids.items()], **options)
 
+    @checked
     @contextmanager
     def transaction(self, branch: str = MAIN, **options: Any) -> Iterator[Transaction]:
         """Several writes and what they rest on, in one commit when the block ends; an exception discards them."""
@@ -224,12 +243,13 @@ class Graph(Ask, Upkeep):
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
+    @checked
     def load(
         self,
         source: Source | Sequence[Source] | None = None,
         *,
-        nodes: Mapping[str, Any] | None = None,
-        edges: Mapping[str, Any] | None = None,
+        nodes: Mapping[str, Table] | None = None,
+        edges: Mapping[str, Table] | None = None,
         mode: Literal["append", "merge", "overwrite"],
         branch: str = MAIN,
         from_branch: str | None = None,
@@ -277,6 +297,7 @@ class Graph(Ask, Upkeep):
             if self._manifest.head(made.name).commit == made.commit:
                 delete_branch(self._door, made.name)
 
+    @checked
     def export(
         self,
         to: Callable[[bytes], Any] | Address,
@@ -304,6 +325,7 @@ class Graph(Ask, Upkeep):
 
     # ---- vectors -----------------------------------------------------------------------------------------------------
 
+    @checked
     def embed(
         self,
         type: str | None = None,
@@ -348,6 +370,7 @@ class Graph(Ask, Upkeep):
 
     # ---- schema ------------------------------------------------------------------------------------------------------
 
+    @checked
     def plan_schema(
         self,
         text: str,
@@ -365,6 +388,7 @@ class Graph(Ask, Upkeep):
         operation = ApplySchema(desired, allow_data_loss=allow_data_loss, drop_all=drop_all)
         return operation.plan(self._door.view(branch))
 
+    @checked
     def apply_schema(
         self,
         text: str,
@@ -396,23 +420,26 @@ class Graph(Ask, Upkeep):
 
     # ---- branches ----------------------------------------------------------------------------------------------------
 
+    @checked
     def create_branch(self, name: str, *, from_: str = MAIN, if_commit: str | None = None) -> BranchInfo:
         """A new branch that stands where `from_` stands: one small change, whatever the size of the graph."""
         with self._door.lock:
             return BranchInfo.of(create_branch(self._manifest, name, from_branch=from_, if_commit=if_commit))
 
+    @checked
     def delete_branch(self, name: str) -> BranchInfo:
         with self._door.lock:
             return BranchInfo.of(delete_branch(self._door, name))
 
 
+@checked
 def open_graph(
     address: Address,
     *,
     actor: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     observer: Observer = silent,
-    spark: Any = None,
+    spark: Session | None = None,
     engine: str | None = None,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,

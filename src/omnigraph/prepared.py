@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.arguments import checked
 from omnigraph.commit.actor import checked_actor
 from omnigraph.commit.request import Request
 from omnigraph.commit.stage import View
@@ -70,6 +71,7 @@ class Prepared:
     _checked: CheckedQuery = field(repr=False)
     _schema_id: str = field(repr=False)
 
+    @checked
     def run(
         self,
         params: Mapping[str, Any] | None = None,

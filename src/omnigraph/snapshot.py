@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.arguments import checked
 from omnigraph.commit.door import Door
 from omnigraph.commit.stage import View
 from omnigraph.errors import UsageError
@@ -74,14 +75,17 @@ class Snapshot:
             found.append(TableInfo(key, pin.version, pin.rows, pin.fragments, pin.path))
         return found
 
+    @checked
     def require_readable(self, types: Iterable[EntityType] | None = None) -> None:
         """VersionReclaimed if one of these tables, of all by default, has been collected since."""
         for t in self.schema.types() if types is None else types:
             self.view.open(t)
 
+    @checked
     def count(self, type_name: str) -> int:
         return self.view.count(self.view.type(type_name))
 
+    @checked
     def read(self, type_name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows of a type, as one Arrow table."""
         from omnigraph.storage.columns import arrow_schema

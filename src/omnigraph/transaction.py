@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from omnigraph.arguments import checked
 from omnigraph.commit.door import Door
 from omnigraph.results import WriteResult
 from omnigraph.write.mutate import Change, Put, Remove, Rows, Seen, Statement, Write, look
@@ -29,11 +30,13 @@ class Transaction:
         """The commit that this transaction reads."""
         return self._view.head.commit
 
+    @checked
     def get(self, type_name: str, entity_id: str) -> dict[str, Any] | None:
         """One entity, or None. Its staying so is a condition of the commit."""
         seen = self._look(type_name, entity_id)
         return seen[0] if seen else None
 
+    @checked
     def read(self, type_name: str) -> list[dict[str, Any]]:
         """All entities of a type. That none of them changes is a condition of the commit."""
         return self._look(type_name, None)
@@ -44,12 +47,15 @@ class Transaction:
         assert found.rows is not None
         return list(found.rows.to_pylist())
 
+    @checked
     def insert(self, rows: Mapping[str, Rows]) -> None:
         self.statements += [Put(name, given, "insert") for name, given in rows.items()]
 
+    @checked
     def upsert(self, rows: Mapping[str, Rows]) -> None:
         self.statements += [Put(name, given, "upsert") for name, given in rows.items()]
 
+    @checked
     def update(
         self,
         type_name: str,
@@ -60,6 +66,7 @@ class Transaction:
     ) -> None:
         self.statements.append(Change(type_name, values, ids=ids, where=where))
 
+    @checked
     def delete(self, ids: Mapping[str, Sequence[str]]) -> None:
         self.statements += [Remove(name, ids=given) for name, given in ids.items()]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from omnigraph.arguments import checked
 from omnigraph.storage.records import MAIN
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Upkeep:
     def engines(self) -> Engines:
         raise NotImplementedError
 
+    @checked
     def plan_optimize(
         self,
         *,
@@ -70,6 +72,7 @@ class Upkeep:
         )
         return Optimize(self._door, self.engines, branch=branch, engine=None).plan(options)
 
+    @checked
     def optimize(
         self,
         *,
@@ -114,6 +117,7 @@ class Upkeep:
         )
         return Optimize(self._door, self.engines, branch=branch, engine=engine).run(options)
 
+    @checked
     def repair(
         self,
         *,
@@ -132,12 +136,14 @@ class Upkeep:
 
         return repair(self._door, branch=branch, confirm=confirm, force=force, discard=discard, tables=tables)
 
+    @checked
     def stats(self, *, branch: str = MAIN) -> GraphStats:
         """How healthy the graph is, in figures: per table of the branch, and as a whole. No data is read."""
         from omnigraph.maintenance.stats import stats
 
         return stats(self._door, branch=branch)
 
+    @checked
     def verify(
         self,
         *,
@@ -163,6 +169,7 @@ class Upkeep:
         )
         return verify(self._door, self.engines, options)
 
+    @checked
     def relocate(self, *, from_: str | None = None, confirm: bool = False) -> RelocateResult:
         """Rewrite the absolute addresses that forks of a copied or moved graph hold; a preview unless `confirm`.
 
@@ -173,6 +180,7 @@ class Upkeep:
 
         return relocate(self._door, self.engines, from_=from_, confirm=confirm)
 
+    @checked
     def plan_cleanup(
         self,
         *,
@@ -191,6 +199,7 @@ class Upkeep:
             manifest_older_than=manifest_older_than,
         )
 
+    @checked
     def cleanup(
         self,
         *,
@@ -223,6 +232,7 @@ class Upkeep:
         )
         return cleanup(self._door, chosen, confirm=confirm, watcher=self.engines.watcher)
 
+    @checked
     def maintain(
         self,
         policy: MaintainPolicy | Mapping[str, Any] | str | os.PathLike[str] | None = None,
@@ -254,6 +264,7 @@ class Upkeep:
         )
         return maintain(self._door, self.engines, chosen, confirm=confirm, engine=engine)
 
+    @checked
     @contextmanager
     def lease(
         self,

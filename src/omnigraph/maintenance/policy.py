@@ -183,11 +183,16 @@ def policy_of(body: Mapping[str, Any]) -> MaintainPolicy:
     retention = body.get("cleanup")
     rest = {
         name: {key: value for key, value in section.items() if value is not None}
+        if isinstance(section, Mapping)
+        else section
         for name, section in body.items()
         if name != "cleanup" and section is not None
     }
     # JSON is YAML: one reader judges both.
-    text = orjson.dumps(rest).decode()
+    try:
+        text = orjson.dumps(rest).decode()
+    except orjson.JSONEncodeError as error:
+        raise UsageError(detail=f"policy holds something that is no JSON: {error}.") from error
     found = parse_maintain_policy(text) if rest else MaintainPolicy()
     return found if retention is None else replace(found, retention=make_policy(policy=policy_from_json(retention)))
 

@@ -23,11 +23,14 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
+from omnigraph.arguments import checked
 from omnigraph.errors import UsageError
 from omnigraph.pipeline.datasource_read import GraphReader, Pinned, pin, require_same, spark_schema
 from omnigraph.pipeline.datasource_write import GraphWriter, Target, aim
 from omnigraph.pipeline.readable import readable
 
+Session = Any
+"""A Spark session, classic or Connect."""
 FORMAT = "omnigraph"
 _BOTH = ("graph", "path", "type", "branch")
 READ_OPTIONS = (*_BOTH, "commit", "as_of", "columns", "where", "pushdown", "rows_per_partition")
@@ -36,7 +39,8 @@ STORAGE = "storage."
 """Options that start like this go to the store, as `storage.region`."""
 
 
-def register(spark: Any) -> None:
+@checked
+def register(spark: Session) -> None:
     """Make the format `omnigraph` known to a session, classic or Connect. Calling it again does no harm."""
     spark.dataSource.register(OmnigraphSource)
 

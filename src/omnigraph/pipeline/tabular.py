@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from omnigraph.arguments import shape_of
 from omnigraph.errors import UsageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.files import COMPRESSED, find_files
@@ -51,6 +52,18 @@ class TableSource:
     from_column: str | None = None
     to_column: str | None = None
     skip: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name, annotation in (
+            ("path", "Address"),
+            ("format", "str | None"),
+            ("options", "Mapping[str, str]"),
+            ("columns", "Mapping[str, str]"),
+            ("from_column", "str | None"),
+            ("to_column", "str | None"),
+            ("skip", "Sequence[str]"),
+        ):
+            shape_of(annotation)(f"{name} of a TableSource", getattr(self, name))
 
     @property
     def kind(self) -> str:

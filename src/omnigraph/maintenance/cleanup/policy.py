@@ -22,11 +22,12 @@ of `branches` are for the rest.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from omnigraph.arguments import mapping, number
 from omnigraph.commit.stage import PREPARED_MOST_S
 from omnigraph.durations import duration_text, seconds_of
 from omnigraph.errors import FileUnreadable, UsageError
@@ -202,11 +203,14 @@ def _checked(policy: Policy) -> Policy:
 
 
 def _seconds(option: str, given: str | float | None) -> float | None:
-    if given is None or isinstance(given, (int, float)):
-        if given is not None and given < 0:
-            raise UsageError(detail=f"{option} is not negative.")
-        return None if given is None else float(given)
-    return seconds_of(given, option=option)
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return seconds_of(given, option=option)
+    seconds = number(option, given)
+    if seconds < 0:
+        raise UsageError(detail=f"{option} is not negative.")
+    return float(seconds)
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -235,6 +239,11 @@ def parse_policy(text: str, *, file: str = "<policy>") -> Policy:
 def policy_from_json(body: Mapping[str, Any]) -> Policy:
     """What `Policy.to_json` made, as it stands in a plan. The same limits hold for it as for any other."""
 
+    def require_known(of: Mapping[str, Any], keys: Sequence[str]) -> None:
+        for key in mapping("policy", of):
+            if key not in keys:
+                raise UsageError(detail=f"policy has no key {key!r}; it has {', '.join(keys)}.")
+
     def limit(key: str, otherwise: float | None) -> float | None:
         given = body.get(key)
         return otherwise if given is None else _seconds(key, given)
@@ -245,8 +254,12 @@ def policy_from_json(body: Mapping[str, Any]) -> Policy:
             raise UsageError(detail=f"keep is a number of versions, not {keep!r}.")
         return Rule(keep, _seconds("older_than", of.get("older_than")))
 
+    require_known(body, KEYS)
     orphans, manifest = limit("orphans_older_than", ORPHANS_S), limit("manifest_older_than", MANIFEST_S)
     assert orphans is not None
     assert manifest is not None
-    named = tuple((str(pattern), rule(of)) for pattern, of in (body.get("branches") or {}).items())
+    branches = mapping("branches of policy", body.get("branches") or {})
+    for of in branches.values():
+        require_known(of, RULE_KEYS)
+    named = tuple((pattern, rule(of)) for pattern, of in branches.items())
     return _checked(Policy(rule(body), named, orphans, manifest))

@@ -55,6 +55,8 @@ def verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult
     """Check one branch or all of them. The door is only looked through."""
     if options.quick and options.full:
         raise UsageError(detail="--quick and --full exclude each other: the one reads no data, the other all of it.")
+    if options.orphans_older_than_s < 0:
+        raise UsageError(detail=f"orphans_older_than_s is a number of seconds, not {options.orphans_older_than_s}.")
     started = time.monotonic()
     manifest = StillManifest(door.manifest.location)
     heads = _chosen(manifest, options.branch)
