@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -87,9 +88,25 @@ def test_null_keeps_every_rule_of_values() -> None:
 
 
 def test_a_check_is_searched_for_as_python_does() -> None:
-    schema = parse_schema('node A { s: String  @check(s, "(?=.*z)b") }')
-    found = check(schema, change(schema, "A", [{"s": "abz"}, {"s": "b"}, {"s": "z"}]), MemoryReader(schema))
-    assert rules(found) == [("check", "s", 1), ("check", "s", 2)]
+    schema = parse_schema(r'node A { s: String  @check(s, "z$|^\\w+ \\d") }')
+    rows = [{"s": "abz"}, {"s": "b"}, {"s": "z "}, {"s": "é ٣"}, {"s": "éz!"}, {"s": "Ж é"}]
+    found = check(schema, change(schema, "A", rows), MemoryReader(schema))
+    assert rules(found) == [("check", "s", 1), ("check", "s", 2), ("check", "s", 4), ("check", "s", 5)]
+
+
+def test_a_check_takes_time_in_proportion_to_the_text() -> None:
+    schema = parse_schema('node A { s: String  @check(s, "^(a+)+$") }')
+    found = check(schema, change(schema, "A", [{"s": "a" * 50_000 + "!"}]), MemoryReader(schema))
+    assert rules(found) == [("check", "s", 0)]
+
+
+def test_a_pattern_of_an_earlier_release_that_can_not_be_run_lets_no_value_through() -> None:
+    schema = parse_schema('node A { n: I32  s: String?  @check(s, "b") }')
+    (node,) = schema.nodes
+    old = replace(schema, nodes=(replace(node, constraints=(replace(node.constraints[0], pattern="(?=.*z)b"),)),))
+    found = check(old, change(old, "A", [{"n": 1, "s": "bz"}, {"n": 2}]), MemoryReader(old))
+    assert rules(found) == [("check", "s", 0)]
+    assert "remove it from the schema. Lookaround" in found[0].message
 
 
 @pytest.mark.parametrize(

@@ -330,7 +330,7 @@ def params_of(text: str) -> dict[str, Any]:
 def type_of(value: Any) -> str:
     """How a parameter of this value is declared. What JSON has no form of, a date, takes a query that declares it."""
     if isinstance(value, list):
-        kinds = {type_of(v) for v in value}
+        kinds = {"String" if isinstance(v, list) else type_of(v) for v in value}
         return f"[{'F64' if kinds == {'I64', 'F64'} else next(iter(kinds), 'String')}]"
     for kind, name in ((bool, "Bool"), (int, "I64"), (float, "F64")):
         if isinstance(value, kind):

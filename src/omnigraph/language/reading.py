@@ -1,6 +1,6 @@
 """What both languages share about the text that they are given.
 
-Lone surrogates, which no file in UTF-8 holds, and NUL are refused before anything is parsed.
+Lone surrogates, which no file in UTF-8 holds, NUL and texts beyond a size are refused before anything is parsed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,15 @@ if TYPE_CHECKING:
     from omnigraph.language.schema.source import Place, Source
 
 
+TEXT_CHARS_MAX = 2_000_000
+"""Far beyond what people and tools write; the time of the parser and the checker is bounded with it."""
+
+
 def check_text(source: Source, what: str, refuse: Callable[[Place, str], Exception]) -> None:
     """Raise what `refuse` makes of the first character that no plain text holds. `what` is what the text is."""
+    if len(source.text) > TEXT_CHARS_MAX:
+        detail = f"The text has {len(source.text):,} characters, and {what} at most {TEXT_CHARS_MAX:,}."
+        raise refuse(source.place_of(0), detail)
     nul = source.text.find("\0")
     if nul >= 0:
         raise refuse(source.place_of(nul), f"There is a NUL character here; {what} is plain text.")

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import QueryValueError
-from omnigraph.language.query.operators import pattern_problem
 from omnigraph.language.query.terms import (
     Aggregate,
     And,
@@ -42,6 +41,7 @@ from omnigraph.language.query.terms import (
     walk,
 )
 from omnigraph.language.query.types import Type
+from omnigraph.language.regex import pattern_problem
 from omnigraph.query.arithmetic import arithmetic, function, widened
 from omnigraph.query.compare import among, compare, in_lists
 from omnigraph.query.frame import NO_PATHS, NULL, Frame, bounds_of

@@ -7,8 +7,10 @@ import sys
 
 import pytest
 
+from omnigraph.errors import SchemaSyntaxError
 from omnigraph.language.query import parse_queries
 from omnigraph.language.query import tree as t
+from omnigraph.language.schema import parse_schema
 from tests.language.query.texts import pointed, read_text, unparsed
 
 
@@ -299,8 +301,19 @@ def test_a_refusal_shows_its_place_and_says_why(text: str, at: str, part: str) -
 
 
 def test_nesting_is_bounded() -> None:
-    assert "deep" in str(unparsed(read_text("$p.a = " + "(" * 3000 + "1" + ")" * 3000)))
     assert "deep" in str(unparsed(read_text("$p.a = 1" + " + 1" * 3000)))
     assert "deep" in str(unparsed(read_text("not { " * 50 + "$p knows $q" + " }" * 50)))
+    for opened, closed in (("(", ")"), ("[", "]"), ("coalesce(", ")"), ("- ", "")):
+        assert "deep" in str(unparsed(read_text("$p.a = " + opened * 10_000 + "1" + closed * 10_000)))
+    for opened, closed in (("not (", "$p.a)"), ("optional { $p knows $q ", "}")):
+        assert "deep" in str(unparsed(read_text(opened * 10_000 + closed[:-1] + closed[-1] * 10_000)))
     many = body("$p.a = 1" + " or $p.a = 1" * 3000)
     assert len(many.match) == 1
+
+
+def test_very_long_texts_are_refused() -> None:
+    assert "1,001 clauses" in str(unparsed(read_text("$p knows $q " * 1001)))
+    assert len(body("$p knows $q " * 1000).match) == 1000
+    assert "at most 2,000,000" in str(unparsed(read_text(f'$p.a = "{"a" * 2_000_000}"')))
+    with pytest.raises(SchemaSyntaxError, match="at most 2,000,000"):
+        parse_schema("//" + "a" * 2_000_000)

@@ -108,12 +108,18 @@ REFUSED = [
     (
         'node X { a: String @check(a, "(") }',
         30,
-        "The pattern of @check is not a regular expression: missing ), unterminated subpattern at position 0.",
+        "@check can't use this pattern. This is not a regular expression: missing ): (.",
     ),
     (
         f'node X {{ a: String @check(a, "{"(" * 20000}") }}',
         30,
-        "The pattern of @check is not a regular expression: it is nested too deeply.",
+        "@check can't use this pattern. A regular expression has at most 10000 characters, and this one 20000.",
+    ),
+    (
+        'node X { a: String @check(a, "(?=.*z)b") }',
+        30,
+        "@check can't use this pattern. Lookaround, backreferences and conditionals are not part of these regular "
+        "expressions.",
     ),
     (N + "edge E: N -> N { a: I32 @range(a, 1..) }", 35, "@range belongs on nodes; edges know @unique and @index."),
     (N + 'edge E: N -> N { a: String @check(a, "") }', 38, "@check belongs on nodes; edges know @unique and @index."),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from omnigraph.language.query.terms import Arithmetic, Constant, Expression, Function
 from omnigraph.language.query.types import DURATION, STRING, Type, describe
+from omnigraph.language.regex import pattern_problem
 from omnigraph.language.schema.source import Place
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from omnigraph.language.query.typer import Typer
 
 _TIMES = ("Date", "DateTime")
-# What Python's regular expressions know and those that run in the storage do not.
-_FOREIGN = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:[=!>]|<[=!]|P=|\()|\\[1-9])")
 
 
 def arithmetic(typer: Typer, op: str, left: Expression, right: Expression, e: tree.Operation) -> Expression:
@@ -69,21 +67,3 @@ def check_pattern_text(typer: Typer, pattern: Expression, place: Place) -> None:
     problem = pattern_problem(str(pattern.value))
     if problem is not None:
         raise typer.fail("T7", place, problem)
-
-
-def pattern_problem(text: str) -> str | None:
-    """Why the text is not a regular expression, None if it is.
-
-    The dialect is RE2, which needs time in proportion to the text whatever the pattern is: nothing else reads patterns.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    try:
-        pc.match_substring_regex(pa.array([""]), text)
-    except pa.ArrowInvalid as error:
-        if _FOREIGN.search(text):
-            return "Lookaround, backreferences and conditionals are not part of these regular expressions."
-        detail = str(error).removeprefix("Invalid regular expression: ")
-        return f"This is not a regular expression: {detail}."
-    return None

@@ -31,10 +31,10 @@ from typing import Any
 from omnigraph.errors import ParameterError
 from omnigraph.language.query.literals import F32_MAX, INTEGER_LIMITS, date_of, datetime_of, whole_ms
 from omnigraph.language.query.model import CheckedQuery, Read
-from omnigraph.language.query.operators import pattern_problem
 from omnigraph.language.query.ranking import EDITS_MAX
 from omnigraph.language.query.terms import Fused, Parameter, Search, Value
 from omnigraph.language.query.types import Type, counted
+from omnigraph.language.regex import pattern_problem
 from omnigraph.language.schema.source import did_you_mean
 
 SHOWN_CHARS_MAX = 60

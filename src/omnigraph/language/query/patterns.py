@@ -58,16 +58,21 @@ def check_pattern(
     context: Context, clauses: Sequence[tree.Clause], outer: Scope, *, nullable: bool = False
 ) -> tuple[Pattern, Scope]:
     """The pattern, and the scope with what it binds."""
-    scope, blocks = outer, []
+    scope = Scope(outer)
+    blocks: list[Block] = []
     tests: list[Clause] = []
     ordered: list[list[Clause]] = []
     bound: list[Variable] = []
     for stage in stages_of(clauses, outer):
         steps: list[Clause] = []
         if stage.optional is not None:
-            maybe, scope = _optional(context, stage.optional, scope)
+            maybe, names = _optional(context, stage.optional, scope)
             steps.append(maybe)
             bound.extend(maybe.pattern.binds)
+            scope.names.update(names)
+        if blocks and not stage.places:
+            ordered.append(steps)
+            continue
         block = Block(context, scope, nullable, {i: clauses[i] for i in stage.places}, scope=Scope(scope))
         _declare(block)
         _infer(block)
@@ -251,15 +256,14 @@ def _add(block: Block, name: str, variable: Variable) -> None:
 # ---- 2 optional, 6 rest ----------------------------------------------------------------------------------------------
 
 
-def _optional(context: Context, clause: tree.Block, outer: Scope) -> tuple[Maybe, Scope]:
-    """The checked block, and the scope with what it binds."""
+def _optional(context: Context, clause: tree.Block, outer: Scope) -> tuple[Maybe, dict[str, Variable]]:
+    """The checked block, and what it binds."""
     pattern, inner = check_pattern(context, clause.clauses, outer, nullable=True)
     if not pattern.outer:
         detail = "An optional block continues from a variable that is bound outside of it; this one uses none."
         raise context.fail("T28", clause.place, detail)
     # A type that the block gives to a variable from outside holds in the block only.
-    new = {n: v for n, v in inner.names.items() if v.name != ANONYMOUS and outer.find(n) is None}
-    return Maybe(pattern), Scope(outer, new)
+    return Maybe(pattern), {n: v for n, v in inner.names.items() if v.name != ANONYMOUS and outer.find(n) is None}
 
 
 def _type_tests(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 RESERVED_PARAMETER = "__nanograph_now"
 SECTION_ORDER = ("return", "having", "order", "limit", "offset")
 BLOCK_DEPTH_MAX = 16
+BLOCK_CLAUSES_MAX = 1000
 
 
 def read_file(tree: Tree, text: QueryText) -> QueryFile:
@@ -196,6 +197,9 @@ class _Body:
             raise self.text.refuse(place_of(brace), f"Blocks are nested more than {BLOCK_DEPTH_MAX} deep.")
         if not clauses:
             raise self.text.refuse(place_of(brace), f"The block of {where} is empty.")
+        if len(clauses) > BLOCK_CLAUSES_MAX:
+            detail = f"The block of {where} has {len(clauses):,} clauses, and a block at most {BLOCK_CLAUSES_MAX:,}."
+            raise self.text.refuse(place_of(brace), detail)
         return tuple(self._clause(child, depth) for child in clauses)
 
     def _clause(self, tree: Tree, depth: int) -> Clause:

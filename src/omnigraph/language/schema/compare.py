@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
+from omnigraph.language.regex import CheckPattern
 from omnigraph.language.schema.constraints import constraint_identity, in_order
 from omnigraph.language.schema.lint import Finding, finding
 from omnigraph.language.schema.match import Match, match
@@ -206,6 +207,8 @@ def _compare_constraints(old: EntityType, new: EntityType, found: Match[Property
         if identity in after:
             if gone:
                 refuse(f"{', '.join(gone)} can't be dropped: {text_of(c)} uses it")
+        elif c.kind == "check" and CheckPattern.of(c.pattern or "").problem() is not None:
+            changes.steps.append(UpdateTypeMetadata(new.kind, new.name, old.id, ("check",)))
         elif c.kind == "key" and gone:
             refuse(f"{', '.join(gone)} can't be dropped: it is part of {text_of(c)}, from which ids are made")
         elif len(gone) < len(c.properties):

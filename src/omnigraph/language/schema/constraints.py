@@ -6,10 +6,10 @@ differ only in the order of their lines give the same list.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, cast
 
+from omnigraph.language.regex import CheckPattern
 from omnigraph.language.schema.annotations import MARKS, check_member
 from omnigraph.language.schema.model import CONSTRAINTS, EDGE_COLUMNS, NUMBERS, Constraint
 from omnigraph.language.schema.source import Source, did_you_mean
@@ -118,11 +118,9 @@ def _value_constraint(
 
 
 def _check_pattern(value: Argument, source: Source) -> None:
-    try:
-        re.compile(str(value.value))
-    except (re.error, ValueError, OverflowError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise source.rule_error(value.place, f"The pattern of @check is not a regular expression: {reason}.") from None
+    problem = CheckPattern.of(str(value.value)).problem()
+    if problem is not None:
+        raise source.rule_error(value.place, f"@check can't use this pattern. {problem}")
 
 
 def _member_name(raw: RawAnnotation, argument: Argument, source: Source) -> str:
