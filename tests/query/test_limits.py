@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import pytest
 
@@ -52,6 +53,83 @@ def test_memory_is_counted_over_the_hops_of_a_path(dense: og.Graph) -> None:
     assert grown < 300_000_000
 
 
+HUBS = '$a: P $a.slug in ["p0", "p1", "p2", "p3", "p4"]'
+EXPLODING = [
+    "$a: P $b: P $c: P",
+    "$a: P $b: P",
+    "$a k $x $b k $x $c k $x",
+    "$a: P $a k{1,} $b",
+    "$a: P optional { $b: P $a.slug != $b.slug }",
+    "$a: P $b: P optional { $b k $c }",
+]
+
+
+@pytest.mark.parametrize("match", EXPLODING)
+def test_rows_beyond_the_limit_are_not_built(dense: og.Graph, match: str) -> None:
+    """Up to a thousand million rows. What is built is what numpy allocates."""
+    text = f"query q() {{ match {{ {match} }} return {{ $a.slug, $b.slug }} }}"
+    dense.query(f"query q() {{ match {{ {HUBS} $a k $b }} return {{ $a.slug, $b.slug }} }}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ResourceLimit) as told:
+            dense.query(text, max_rows=500)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    fields = told.value.to_json()
+    assert (fields["resource"], fields["limit"]) == ("rows", 500)
+    assert fields["actual"] > 500
+    assert peak < 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("match", "rest", "rows"),
+    [
+        ("$a: P $b: P $a = $b", "", 1000),
+        ("$a: P $b: P", "limit 1000", 1000),
+        ("$a: P $b: P", "offset 999000", 1000),
+        ("$a: P $b: P not { $a: P $a != $b }", "", 1000),
+        ("$a: P optional { $a k $b $b != $b }", "", 1000),
+    ],
+)
+def test_rows_that_are_dropped_again_do_not_count(dense: og.Graph, match: str, rest: str, rows: int) -> None:
+    text = f"query q() {{ match {{ {match} }} return {{ $a.slug, $b.slug }} {rest} }}"
+    assert len(dense.query(text, max_rows=1000)) == rows
+    with pytest.raises(ResourceLimit):
+        dense.query(text, max_rows=999)
+
+
+def test_the_memory_of_a_join_stays_within_its_budget(dense: og.Graph) -> None:
+    columns = "min($a.slug) as a, min($b.slug) as b, min($c.slug) as c"
+    text = f"query q() {{ match {{ {HUBS} $b: P $c: P }} return {{ {columns} }} }}"
+    dense.query(f"query q() {{ match {{ {HUBS} }} return {{ count(*) as n }} }}")
+    budget = 60_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(ResourceLimit) as told:
+            dense.query(text, max_memory_bytes=budget)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert told.value.to_json()["resource"] == "memory_bytes"
+    assert peak < 1.2 * budget
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        f"{HUBS} $b: P $c: P $d: P",
+        f"{HUBS} $b: P $c: P $a.slug + $b.slug < $c.slug",
+        "$a k $x $b k $x $c k $x $d k $x",
+    ],
+)
+def test_a_join_is_stopped_in_its_middle(dense: og.Graph, match: str) -> None:
+    began = time.thread_time()
+    with pytest.raises(QueryTimeout):
+        dense.query(f"query q() {{ match {{ {match} }} return {{ count(*) as n, max($c.slug) as c }} }}", timeout_s=0.3)
+    assert time.thread_time() - began < 1.8
+
+
 @pytest.mark.parametrize("rows", [1, 7, 1000])
 def test_hops_in_small_blocks_find_the_same(dense: og.Graph, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     texts = [
@@ -60,6 +138,9 @@ def test_hops_in_small_blocks_find_the_same(dense: og.Graph, monkeypatch: pytest
         " return { nodes($p) } limit 2000 }",
         'query q() { match { $a: P $a.slug in ["p0", "p1", "p2"] $a k{2,} $b } return { $a.slug, count($b) as n } }',
         'query q() { match { $a: P {slug: "p0"} $b: P {slug: "p1"} path $p = $a k{1,3} $b } return { nodes($p) } }',
+        f'query q() {{ match {{ {HUBS} $b: P $b.slug < "p10" $a $e:k $c }} return {{ $a.slug, $b.slug, $e.id }} }}',
+        f"query q() {{ match {{ {HUBS} optional {{ $a k $b }} $b k $c $c k $d }} return {{ $a.slug, $d.slug }} }}",
+        f"query q() {{ match {{ {HUBS} optional {{ path $p = $a k{{1,2}} $b }} }} return {{ nodes($p) as n }} }}",
     ]
     wanted = [dense.query(text).to_pylist() for text in texts]
     monkeypatch.setattr(frame, "BLOCK_ROWS", rows)

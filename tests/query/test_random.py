@@ -39,6 +39,8 @@ def act_large(set_: Callable[[str, object], None]) -> None:
     for name in ("match.DEDUPE_ROWS", "search.texts.FEW_ROWS", "search.vectors.ROUGH_ROWS", "run.EAGER_ROWS"):
         set_(f"omnigraph.query.{name}", 0)
     set_("omnigraph.query.tables.IDS_PER_FILTER", 2)
+    set_("omnigraph.query.frame.BLOCK_ROWS", 3)
+    set_("omnigraph.query.evaluate.CHUNK_ROWS", 2)
     set_("omnigraph.query.tables.LOOKUPS_LEAST", 1)
 
 

@@ -19,6 +19,8 @@ class Wanted:
 
     slots: frozenset[int]
     distinct: bool = False
+    rows_max: int | None = None
+    """More rows than this are more rows of the answer than the query may give."""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ from omnigraph.query.values import Values, scalar, spread, truth, type_of
 if TYPE_CHECKING:
     from omnigraph.query.search import Searcher
 
+CHUNK_ROWS = 1_000_000
+"""Conditions are evaluated over so many rows at a time, with a look at the clock between."""
 _MATCH = {"contains": pc.match_substring, "starts_with": pc.starts_with, "ends_with": pc.ends_with}
 
 
@@ -68,6 +70,12 @@ class Evaluator:
 
     def holds(self, conditions: Sequence[Expression], frame: Frame) -> np.ndarray:
         """The rows for which all of them are true."""
+        if frame.rows > CHUNK_ROWS:
+            parts = []
+            for start in range(0, frame.rows, CHUNK_ROWS):
+                self.source.watch.tick()
+                parts.append(self.holds(conditions, frame.slice(start, start + CHUNK_ROWS)))
+            return np.concatenate(parts)
         rows = self.over(frame)
         rows.fetch(conditions)
         found = np.ones(frame.rows, dtype=bool)

@@ -7,7 +7,7 @@ null. A path variable holds the number of a path in `Paths`. Codes mean nothing 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,13 +82,54 @@ class Frame:
         columns = {s: self.columns[s] for s in slots if s in self.columns}
         return Frame(self.rows, columns, {s: p for s, p in self.paths.items() if s in columns})
 
-    def cross(self, slot: int, codes: np.ndarray) -> Frame:
+    def cross(self, slot: int, codes: np.ndarray, building: Building) -> Frame:
         """Every row with every code."""
         if self.rows == 1:
+            building(len(codes), len(self.columns) + 1)
             columns = {s: np.full(len(codes), c[0], dtype=np.int64) for s, c in self.columns.items()}
             return Frame(len(codes), {**columns, slot: codes}, self.paths)
-        index = np.repeat(np.arange(self.rows), len(codes))
-        return self.take(index).add(slot, np.tile(codes, self.rows))
+        none = np.zeros(self.rows, dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
+        return joined(self, *none, 1, {slot: codes}, building)
+
+
+Building = Callable[[int, int], None]
+"""Called with the rows and the columns that are about to be built; raises what keeps them from being built."""
+
+
+def joined(
+    frame: Frame,
+    left: np.ndarray,
+    right: np.ndarray,
+    size: int,
+    columns: Mapping[int, np.ndarray],
+    building: Building,
+) -> Frame:
+    """Every row i of the frame with every row j of the columns where left[i] == right[j]: numbers below `size`.
+
+    Ordered by i. A large outcome is written block by block, with a call of `building` before each.
+    """
+    counts = np.bincount(right, minlength=size)
+    lengths = counts[left]
+    total = int(lengths.sum())
+    building(total, len(frame.columns) + len(columns) + (2 if total <= BLOCK_ROWS else 0))
+    if total <= BLOCK_ROWS:
+        index, hits = pairs_joined(left, right, size)
+        taken = frame.take(index)
+        return Frame(taken.rows, {**taken.columns, **{s: c[hits] for s, c in columns.items()}}, frame.paths)
+    order = None if bool((right[1:] >= right[:-1]).all()) else np.argsort(right, kind="stable")
+    starts = bounds_of(counts)
+    made = {s: np.empty(total, dtype=np.int64) for s in (*frame.columns, *columns)}
+    at = 0
+    for block in blocks(lengths):
+        building(total, len(made))
+        index = np.repeat(np.arange(block.start, block.stop), lengths[block])
+        hits = ranges(starts[left[block]], lengths[block])
+        hits = hits if order is None else order[hits]
+        for source, places in ((frame.columns, index), (columns, hits)):
+            for slot, column in source.items():
+                np.take(column, places, out=made[slot][at : at + len(places)], mode="clip")
+        at += len(index)
+    return Frame(total, made, frame.paths)
 
 
 UNIT = Frame(1)

@@ -1,8 +1,10 @@
 """What one query may use, and what it has used: time, rows, memory. A limit that is passed ends the query at once.
 
-Time is looked at between steps, between batches of a scan and in a traversal after every 250,000 pairs. Memory is what
-the query itself holds: bound rows, values and results, not the caches, which have their own budget. What a step is
-about to make is counted before it is made, where that is known. Without a limit the machine sets one.
+Time is looked at between steps, between batches of a scan, in joins and traversals after every 250,000 rows, in
+conditions after every million. Memory is what the query itself holds: bound rows, values and results, not the caches,
+which have their own budget. How many rows a join makes is counted from the sizes of its groups before it makes them:
+beyond the memory, or beyond `max_rows` where nothing after it drops a row of the answer, it is not begun. Without a
+limit the machine sets one.
 """
 
 from __future__ import annotations
@@ -122,6 +124,16 @@ class Watch:
         most = self.options.max_memory_bytes
         if most is not None and needed_bytes > most:
             raise ResourceLimit(query=self.query, resource="memory_bytes", limit=most, actual=int(needed_bytes))
+
+    def building(self, rows: int, columns: int, *, rows_max: int | None = None) -> None:
+        """A join is about to build so many rows. `rows_max`: every one of more rows than that is one of the answer."""
+        self.tick()
+        if rows_max is not None and rows > rows_max:
+            assert self.options.max_rows is not None, "only that limits rows"
+            surplus = rows - rows_max
+            limit = self.options.max_rows
+            raise ResourceLimit(query=self.query, resource="rows", limit=limit, actual=limit + surplus)
+        self.memory(rows * 8 * columns)
 
     def stop(self) -> None:
         """The answer is there: what is read of it from now on takes no time of the query."""

@@ -34,10 +34,10 @@ from omnigraph.query.frame import (
     distinct_rows,
     factorize,
     groups_of,
+    joined,
     member,
     ordinals,
     pack,
-    pairs_joined,
     rowids,
 )
 from omnigraph.query.hops import Hops, reversed_step
@@ -161,12 +161,12 @@ class Matcher:
                 c for c in waiting if isinstance(c, Maybe) and self.analysis.used(c).slots <= frame.columns.keys()
             ]
             if blocks and (not options or any(not pending.isdisjoint(ends_of(c)) for c in waiting)):
-                return self._maybe(blocks[0], waiting, frame)
+                return self._maybe(blocks[0], waiting, frame, wanted)
         assert options, "some clause always finds its variables"
         guess, _, chosen = min(options, key=lambda o: o[:2])
         waiting.remove(chosen)
         if isinstance(chosen, Scan):
-            return self._scan(chosen, waiting, frame, guess)
+            return self._scan(chosen, waiting, frame, guess, wanted)
         assert isinstance(chosen, Expand)
         # It binds both of its ends. A scan of one that nothing else uses, and that is dropped, would bind it again.
         ends = (chosen.source.slot, chosen.target.slot)
@@ -209,7 +209,7 @@ class Matcher:
         other = clause.target if source else clause.source
         return frame.rows * spread * max(self._guess(other, waiting) / ends, 1e-6)
 
-    def _scan(self, clause: Scan, waiting: list[Clause], frame: Frame, guess: float) -> Frame:
+    def _scan(self, clause: Scan, waiting: list[Clause], frame: Frame, guess: float, wanted: Wanted) -> Frame:
         variable = clause.variable
         own = [c for c in waiting if isinstance(c, Where) and self.analysis.used(c).only == variable]
         with self.watch.step("scan", clause, guess) as step:
@@ -239,8 +239,8 @@ class Matcher:
             for done in taken or ():
                 waiting.remove(done)
             codes = np.concatenate(found) if len(found) != 1 else found[0]
-            self.watch.memory(frame.rows * len(codes) * 8 * (len(frame.columns) + 1))
-            frame = frame.cross(variable.slot, codes)
+            rows_max = self._rows_max(waiting, wanted)
+            frame = frame.cross(variable.slot, codes, partial(self.watch.building, rows_max=rows_max))
             step.rows = frame.rows
         return frame
 
@@ -270,7 +270,14 @@ class Matcher:
             where = self._pushed(clause.edge, own)[0]
         with self.watch.step("expand", clause, guess) as step:
             live = self._live(waiting, wanted)
-            frame = expand(self.source, clause, frame, edge_where=where, live=live, distinct=wanted.distinct)
+            # What `_typed` drops below is no row of the answer.
+            starts, ends = {s.starts for s in clause.steps}, {s.ends for s in clause.steps}
+            is_typed = starts <= {*clause.source.types} and ends <= {*clause.target.types}
+            rows_max = self._rows_max(waiting, wanted) if is_typed else None
+            distinct = wanted.distinct
+            frame = expand(
+                self.source, clause, frame, edge_where=where, live=live, distinct=distinct, rows_max=rows_max
+            )
             for variable in (clause.source, clause.target):
                 frame = self._typed(variable, frame)
             step.rows = frame.rows
@@ -286,6 +293,10 @@ class Matcher:
         if len(allowed) == 1 and bool(((kinds == allowed[0]) | (kinds == NULL)).all()):
             return frame
         return frame.keep(np.isin(kinds, [*allowed, NULL]))
+
+    def _rows_max(self, waiting: Sequence[Clause], wanted: Wanted) -> int | None:
+        """What the join that is under way may build: nothing after it drops a row, since optional blocks only add."""
+        return wanted.rows_max if all(isinstance(c, Maybe) for c in waiting) else None
 
     # ---- 3 drop
 
@@ -333,7 +344,7 @@ class Matcher:
             step.rows = frame.rows
         return frame
 
-    def _maybe(self, clause: Maybe, waiting: list[Clause], frame: Frame) -> Frame:
+    def _maybe(self, clause: Maybe, waiting: list[Clause], frame: Frame, wanted: Wanted) -> Frame:
         waiting.remove(clause)
         with self.watch.step("optional", clause) as step:
             new = [v.slot for v in clause.pattern.binds]
@@ -344,13 +355,13 @@ class Matcher:
             missing[inner.columns[ORIGIN]] = False
             lone = np.flatnonzero(missing)
             origins = np.concatenate([inner.columns[ORIGIN], lone])
-            rows, hits = pairs_joined(numbers, origins, seed.rows)
-            self.watch.memory(len(rows) * 8 * (len(frame.columns) + len(new)))
-            frame = frame.take(rows)
             nulls = np.full(len(lone), NULL, dtype=np.int64)
-            for slot in new:
-                codes = inner.columns.get(slot, np.full(inner.rows, NULL, dtype=np.int64))
-                frame = frame.add(slot, np.concatenate([codes, nulls])[hits], inner.paths.get(slot))
+            absent = np.full(inner.rows, NULL, dtype=np.int64)
+            columns = {slot: np.concatenate([inner.columns.get(slot, absent), nulls]) for slot in new}
+            building = partial(self.watch.building, rows_max=self._rows_max(waiting, wanted))
+            frame = joined(frame, numbers, origins, seed.rows, columns, building)
+            for slot in inner.paths.keys() & set(new):
+                frame = frame.add(slot, frame.columns[slot], inner.paths[slot])
             step.rows = frame.rows
         return frame
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -145,13 +145,21 @@ class _Reading:
         self.matcher = Matcher(source, self.evaluator, analysis)
 
     def rows(self) -> _Made:
-        frame = self.matcher.run(self.body.pattern, self.analysis.wanted)
+        frame = self.matcher.run(self.body.pattern, replace(self.analysis.wanted, rows_max=self._rows_max()))
         if self.body.aggregated:
             return self._from_outputs(self._aggregated(frame))
         ranks = self._ranks(frame)
         if self.body.distinct:
             return self._from_outputs(self._distinct(frame, ranks))
         return self._plain(frame, ranks)
+
+    def _rows_max(self) -> int | None:
+        """The most rows of the pattern that give no more rows than allowed; None where that is not known before."""
+        body, most = self.body, self.watch.options.max_rows
+        if most is None or body.aggregated or body.distinct or body.having is not None:
+            return None
+        start, end = self._cuts()
+        return None if end is not None and end - start <= most else start + most
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         """Something about the query that is found when it first runs."""
@@ -204,7 +212,10 @@ class _Reading:
             order = None
             if any(a.name == "collect" and not a.distinct for a in aggregates):
                 order = ordered(np.arange(frame.rows), self._ties(frame, body.pattern.binds), first=None)
-            known: dict[Expression, Any] = {a: groups.value(a, order) for a in aggregates}
+            known: dict[Expression, Any] = {}
+            for aggregate in aggregates:
+                self.watch.tick()
+                known[aggregate] = groups.value(aggregate, order)
             firsts = frame.take(groups.first) if keys else Frame(1)
             self.grouped = Rows(self.evaluator, firsts, known)
             step.rows = groups.count
@@ -314,10 +325,14 @@ class _Reading:
         whole = len(at) == frame.rows
         part = frame if whole else frame.take(at)
         rows = Rows(self.evaluator, part, dict(ranks if whole else _taken(ranks, at)))
+        self.watch.tick()
         if isinstance(k.value, Object):
             found = self.source.ranks(part.columns[k.value.variable.slot])
         else:
-            found = ranked(rows.column(k.value))
+            values = rows.column(k.value)
+            self.watch.tick()
+            found = ranked(values)
+        self.watch.tick()
         is_rank = isinstance(k.value, Nearest | Bm25 | Fused)
         return directed(found, descending=k.descending, nulls_last=is_rank)
 
@@ -329,6 +344,7 @@ class _Reading:
                 yield partial(self._id_ranks, frame.columns[variable.slot])
 
     def _id_ranks(self, codes: np.ndarray, at: np.ndarray) -> np.ndarray:
+        self.watch.tick()
         return self.source.ranks(codes if len(at) == len(codes) else codes[at])
 
     def _path_ranks(self, frame: Frame, variable: Variable, at: np.ndarray) -> np.ndarray:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from omnigraph.language.query.model import Expand
-from omnigraph.query.frame import NULL, Frame, Packing, Paths, blocks, factorize, member, pairs_joined
+from omnigraph.query.frame import NULL, Frame, Packing, Paths, blocks, factorize, joined, member, pairs_joined
 from omnigraph.query.hops import Found, Hops, pairs_once, reversed_step
 from omnigraph.query.paths import all_paths, shortest_paths
 from omnigraph.query.source import Source
@@ -37,8 +38,12 @@ def expand(
     edge_where: str | None = None,
     live: Set[int] | None = None,
     distinct: bool = False,
+    rows_max: int | None = None,
 ) -> Frame:
-    """`live`: the variables that are used later. `distinct`: equal rows count as one."""
+    """`live`: the variables that are used later. `distinct`: equal rows count as one.
+
+    `rows_max`: see `Watch.building`.
+    """
     ends = (clause.source.slot, clause.target.slot)
     bound = [s for s in ends if s in frame.columns]
     assert bound, "a traversal starts at a bound variable"
@@ -55,23 +60,23 @@ def expand(
             return short
     starts, of_row = factorize(frame.columns[near_slot])
     goals = factorize(frame.columns[far_slot])[0] if both else None
-    walked = _walk(source, clause, starts, backwards=backwards, goals=goals, edge_where=edge_where)
+    pairs_max = None if both else rows_max
+    walked = _walk(source, clause, starts, backwards=backwards, goals=goals, edge_where=edge_where, pairs_max=pairs_max)
+    left, right, size = of_row, walked.near, len(starts)
     if both:
-        rows, hits = _joined_pairs(of_row, frame.columns[far_slot], walked)
-    else:
-        rows, hits = pairs_joined(of_row, walked.near, len(starts))
-    source.watch.memory(len(rows) * 8 * (len(frame.columns) + 2))
+        left, right, size = _pair_keys(of_row, frame.columns[far_slot], walked)
     if live is not None:
         frame = frame.only([s for s in frame.columns if s in live or s in ends])
-    found = frame.take(rows)
-    if not both:
-        found = found.add(far_slot, walked.far[hits])
+    columns = {} if both else {far_slot: walked.far}
     if clause.edge is not None:
         assert walked.edge is not None
-        found = found.add(clause.edge.slot, walked.edge[hits])
+        columns[clause.edge.slot] = walked.edge
     if clause.path is not None:
-        found = found.add(clause.path.slot, hits.astype(np.int64), walked.paths)
-    return found
+        columns[clause.path.slot] = np.arange(len(walked.near), dtype=np.int64)
+    found = joined(frame, left, right, size, columns, partial(source.watch.building, rows_max=rows_max))
+    if clause.path is None or walked.paths is None:
+        return found
+    return found.add(clause.path.slot, found.columns[clause.path.slot], walked.paths)
 
 
 def _shortened(
@@ -116,14 +121,14 @@ def _shortened(
     return made
 
 
-def _joined_pairs(of_row: np.ndarray, far_of_row: np.ndarray, walked: Walked) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and finds that agree in both ends."""
+def _pair_keys(of_row: np.ndarray, far_of_row: np.ndarray, walked: Walked) -> tuple[np.ndarray, np.ndarray, int]:
+    """Numbers that rows and finds share where they agree in both ends: (of rows, of finds, how many there are)."""
     nodes, numbers = factorize(np.concatenate([far_of_row, walked.far]))
     size = max(1, len(nodes))
     left = of_row * size + numbers[: len(of_row)]
     right = walked.near * size + numbers[len(of_row) :]
     keys, both = factorize(np.concatenate([left, right]))
-    return pairs_joined(both[: len(left)], both[len(left) :], len(keys))
+    return both[: len(left)], both[len(left) :], len(keys)
 
 
 def _walk(
@@ -134,6 +139,7 @@ def _walk(
     backwards: bool,
     goals: np.ndarray | None,
     edge_where: str | None,
+    pairs_max: int | None,
 ) -> Walked:
     steps = tuple(reversed_step(s) for s in clause.steps) if backwards else clause.steps
     hops = Hops(source, steps, edges=clause.mode == "edges", where=edge_where)
@@ -146,7 +152,7 @@ def _walk(
         return Walked(paths.near, paths.far, paths=paths.paths)
     if clause.mode == "shortest":
         return _shortest(source, clause, hops, starts, backwards=backwards, goals=goals)
-    found = _pairs(hops, starts, clause.minimum, clause.maximum, backwards=backwards)
+    found = _pairs(hops, starts, clause.minimum, clause.maximum, backwards=backwards, pairs_max=pairs_max)
     return Walked(found.near, found.far)
 
 
@@ -168,14 +174,18 @@ def _shortest(
 # ---- pairs -----------------------------------------------------------------------------------------------------------
 
 
-def _pairs(hops: Hops, starts: np.ndarray, low: int, high: int | None, *, backwards: bool) -> Found:
+def _pairs(
+    hops: Hops, starts: np.ndarray, low: int, high: int | None, *, backwards: bool, pairs_max: int | None = None
+) -> Found:
     if low == high == 1:
         return pairs_once(hops.hop(starts))
-    return reach(hops, starts, low, high, backwards=backwards)
+    return reach(hops, starts, low, high, backwards=backwards, pairs_max=pairs_max)
 
 
-def reach(hops: Hops, starts: np.ndarray, low: int, high: int | None, *, backwards: bool) -> Found:
-    """Breadth first from every start at once; a node is entered once per start.
+def reach(
+    hops: Hops, starts: np.ndarray, low: int, high: int | None, *, backwards: bool, pairs_max: int | None = None
+) -> Found:
+    """Breadth first from every start at once; a node is entered once per start. `pairs_max`: each is a row at least.
 
     Forwards, a loop makes its node a find of the hop that crosses it. Backwards the roles are changed: it is the loop
     of the start that makes every node a find of the hop after the one that has reached it.
@@ -186,7 +196,7 @@ def reach(hops: Hops, starts: np.ndarray, low: int, high: int | None, *, backwar
     seen.add(near, far)
     loop_starts = np.empty(0, dtype=np.int64)
     parts: list[tuple[np.ndarray, np.ndarray]] = []
-    hop = 0
+    hop = reached = 0
     while len(near) and (high is None or hop < high):
         hop += 1
         found, loops = _across(hops, near, far)
@@ -203,6 +213,8 @@ def reach(hops: Hops, starts: np.ndarray, low: int, high: int | None, *, backwar
         seen.add(near, far)
         if hop >= low:
             parts.append((near, far))
+            reached += len(near)
+            hops.source.watch.building(reached, 2, rows_max=pairs_max)
     if not parts:
         none = np.empty(0, dtype=np.int64)
         return Found(none, none, None)
