@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import itertools
+from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
@@ -307,6 +309,21 @@ def test_more_spellings_than_groups_still_give_the_same_verdicts(monkeypatch: py
     monkeypatch.setattr(blocks_module, "GROUPS_MAX", 3)
     lines = [b" " * n + line for n, line in itertools.product(range(5), STORED)]
     assert verdicts(parse(SCHEMA, [b"\n".join(lines)])) == expected(SCHEMA, lines)
+
+
+def test_blank_lines_are_counted_and_never_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed_one_by_one: list[int] = []
+    real = blocks_module._parsed_groups
+
+    def parsed_groups(lines: pa.Array, places: np.ndarray) -> Any:
+        parsed_one_by_one.append(len(lines))
+        return real(lines, places)
+
+    monkeypatch.setattr(blocks_module, "_parsed_groups", parsed_groups)
+    parsed = parse(SCHEMA, [b"\n" * 5000, b"no record\n", b"\n" * 5000, b" \t\r\n"], block_bytes=1000)
+    assert parsed.line_count == 10_002
+    assert [line.line for line in parsed.rejected] == [5001]
+    assert sum(parsed_one_by_one) <= 2, "the line that is no record, and the one of spaces"
 
 
 def test_a_line_beyond_the_limit_is_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:

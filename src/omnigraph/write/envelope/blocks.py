@@ -86,9 +86,15 @@ def lines_of(block: Block) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(ends), buffers)
 
 
+def is_blank(block: Block) -> bool:
+    """Whether a block has no line but blank ones."""
+    return not block.text.strip(_BLANK)
+
+
 def groups(lines: pa.Array) -> Iterator[Group]:
     """All lines of a block but the blank ones, in groups that are read in one way."""
-    is_open = np.ones(len(lines), dtype=bool)
+    # Most blank lines are a line feed and nothing else; a packed file can hold billions of them.
+    is_open = np.asarray(pc.binary_length(lines)) > 1
     for _ in range(GROUPS_MAX):
         first = int(np.argmax(is_open)) if len(lines) else 0
         if len(lines) == 0 or not is_open[first]:

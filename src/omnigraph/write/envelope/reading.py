@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage.columns import arrow_schema, arrow_type
-from omnigraph.write.envelope.blocks import BLOCK_BYTES, Block, Group, blocks, groups, lines_of
+from omnigraph.write.envelope.blocks import BLOCK_BYTES, Block, Group, blocks, groups, is_blank, lines_of
 from omnigraph.write.envelope.record import Record, Refusal, judge
 from omnigraph.write.envelope.typed import Piece, TypeReader
 from omnigraph.write.keys import Ulids, canonical_ids
@@ -180,6 +180,8 @@ class _Work:
         self._readers = {t.key: TypeReader(t, self._ulids) for t in schema.types()}
 
     def read(self, block: Block) -> _BlockResult:
+        if is_blank(block):
+            return _BlockResult({}, [], block.text.count(b"\n"))
         lines = lines_of(block)
         read: dict[str, list[_Rows]] = {}
         unsure: list[tuple[int, bytes]] = []
