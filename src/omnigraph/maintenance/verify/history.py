@@ -238,7 +238,8 @@ def _check_pins(
 ) -> Iterator[Finding]:
     """Replay the records above `start`, oldest first: every full record and the head must say what they add up to."""
     pins: dict[str, Pin] = {} if start is None else states.at(start)
-    below: dict[str, Pin] = pins if start is not None and start == head.base else {}
+    # The base may lie below `start`: a branch that was made from this one has been looked at before.
+    below: dict[str, Pin] = states.at(head.base) if head.base is not None and head.base in states else {}
     is_right = True
     for record in chain:
         pins = apply_delta(pins, record.delta)
