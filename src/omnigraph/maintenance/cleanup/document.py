@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from omnigraph.errors import FileUnreadable, PlanUnusable, UsageError
+from omnigraph.language import identifiers as form
 from omnigraph.maintenance.cleanup.orphans import Staged
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFile, GoingFork, GoingVersion, Kept, TablePlan
 from omnigraph.maintenance.cleanup.policy import policy_from_json
@@ -217,44 +218,61 @@ def plan_from_json(body: Mapping[str, Any], *, graph: str, path: str = "the plan
         raise PlanUnusable(path=path, detail=f"it was made for {body.get('graph')}, not for {graph}.")
     try:
         forks: dict[str, list[GoingFork]] = {}
-        for one in body["reclaimed_forks"]:
-            found = GoingFork(one["table_key"], one["fork"], one["path"], one["reason"], _files(one["files"]))
+        for one in form.sequence(body["reclaimed_forks"]):
+            key, fork, path, reason = (form.text(one[name]) for name in ("table_key", "fork", "path", "reason"))
+            found = GoingFork(key, fork, path, reason, _files(one["files"]))
             forks.setdefault(found.path.rpartition("/tree/")[0], []).append(found)
         return CleanupPlan(
             graph=graph,
             policy=policy_from_json(body["policy"]),
             made_at_s=datetime.fromisoformat(body["made_at"]).timestamp(),
-            tables=tuple(_table(one, forks.get(one["path"], [])) for one in body["tables"]),
+            tables=tuple(_table(one, forks.get(form.text(one["path"]), [])) for one in form.sequence(body["tables"])),
             staging=_staged(body["staging"]),
             caches=_staged(body.get("caches") or ()),
-            warnings=tuple(body.get("warnings") or ()),
-            leases=tuple(body.get("leases") or ()),
+            warnings=tuple(map(form.text, form.sequence(body.get("warnings") or ()))),
+            leases=tuple(map(form.text, form.sequence(body.get("leases") or ()))),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UsageError) as error:
         raise PlanUnusable(path=path, detail=f"it is damaged ({error!r}).") from error
 
 
 def _table(body: Mapping[str, Any], forks: Sequence[GoingFork]) -> TablePlan:
     versions = tuple(
-        GoingVersion(v["line"], v["version"], v["path"], v["bytes"], v["reason"], v.get("branch"))
-        for v in body["versions"]
+        GoingVersion(
+            line=form.text(v["line"]),
+            version=form.version(v["version"]),
+            path=form.text(v["path"]),
+            size=form.count(v["bytes"]),
+            reason=form.text(v["reason"]),
+            branch=form.optional(form.text, v.get("branch")),
+        )
+        for v in form.sequence(body["versions"])
     )
     return TablePlan(
-        table_key=body["table_key"],
-        path=body["path"],
+        table_key=form.text(body["table_key"]),
+        path=form.text(body["path"]),
         versions=versions,
         files=_files(body["files"]),
         forks=tuple(forks),
-        whole=body.get("whole"),
+        whole=form.optional(form.text, body.get("whole")),
     )
 
 
-def _staged(bodies: Sequence[Mapping[str, Any]]) -> tuple[Staged, ...]:
+def _staged(bodies: Any) -> tuple[Staged, ...]:
+    def files(listed: Any) -> tuple[StoredFile, ...]:
+        return tuple(StoredFile(form.text(f["path"]), form.count(f["bytes"]), 0.0) for f in form.sequence(listed))
+
+    return tuple(Staged(form.text(s["path"]), files(s["files"]), form.text(s["reason"])) for s in form.sequence(bodies))
+
+
+def _files(bodies: Any) -> tuple[GoingFile, ...]:
     return tuple(
-        Staged(s["path"], tuple(StoredFile(f["path"], f["bytes"], 0.0) for f in s["files"]), s["reason"])
-        for s in bodies
+        GoingFile(
+            path=form.text(f["path"]),
+            size=form.count(f["bytes"]),
+            kind=form.text(f["kind"]),
+            reason=form.text(f["reason"]),
+            last_version=form.optional(form.count, f.get("last_version")),
+        )
+        for f in form.sequence(bodies)
     )
-
-
-def _files(bodies: Sequence[Mapping[str, Any]]) -> tuple[GoingFile, ...]:
-    return tuple(GoingFile(f["path"], f["bytes"], f["kind"], f["reason"], f.get("last_version")) for f in bodies)
