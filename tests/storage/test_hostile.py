@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import pyarrow as pa
 import pytest
 
 import omnigraph as og
 from omnigraph.errors import HostileOrDamagedManifest, OmnigraphError
 from omnigraph.language import identifiers as form
 from omnigraph.storage.records import Head, Pin
+from tests.maintenance.verify import damage
 from tests.storage import hostile
 
 CONDITION = "hostile_or_damaged_manifest"
@@ -157,6 +159,42 @@ def test_a_version_whose_files_lie_elsewhere_is_refused(world: Path) -> None:
 def _columns(graph: Path, table: str, pin: list[Any]) -> list[str]:
     kind = {"n": "nodes", "e": "edges"}[table[0]]
     return list(lance.dataset(str(graph / f"{kind}/{table}-{pin[0]}")).schema.names)
+
+
+def test_a_blob_that_is_an_address_is_never_read(tmp_path: Path) -> None:
+    """Lance reads the file that such a value names, wherever it is."""
+    secret = tmp_path / "secret"
+    secret.write_text("SECRET")
+    with og.init(tmp_path / "graph", "node P { name: String @key  photo: Blob? }") as graph:
+        graph.insert({"P": [{"name": "a", "photo": b"own"}]})
+        blobs = lance.blob_array([lance.blob.Blob.from_uri(secret.as_uri())])
+        planted = pa.table([pa.array(["e"]), pa.array(["e"]), blobs], names=["id", "name", "photo"])
+        table = damage.newest(graph, "P")
+        lance.write_dataset(planted, table.uri, mode="append", allow_external_blob_outside_bases=True)
+        damage.publish(graph, "P")
+    lines: list[bytes] = []
+    with og.open(tmp_path / "graph", engine="local") as graph:
+        for read in (
+            lambda: graph.nodes("P"),
+            lambda: graph.nodes("P", where={"id": "e"}),
+            lambda: graph.export(lines.append),
+            lambda: graph.export(tmp_path / "out", format="parquet"),
+            lambda: graph.update("P", {"name": "f"}, ids=["e"]),
+            lambda: graph.optimize(),
+            lambda: graph.query("query q() { match { $p: P } return { $p.photo } }").to_pylist(),
+        ):
+            try:
+                shown = str(read())
+            except OmnigraphError as error:
+                shown = str(error)
+            assert "SECRET" not in shown
+        assert graph.nodes("P", where={"id": "a"})["photo"].to_pylist() == [b"own"]
+        with pytest.raises(HostileOrDamagedManifest, match="an address and not bytes"):
+            graph.nodes("P", columns=["photo"])
+        assert "unreadable_blob" in {f.code for f in graph.verify(full=True).findings}
+    assert b"SECRET" not in b"".join(lines)
+    written = [p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and p != secret]
+    assert not any(b"SECRET" in body for body in written)
 
 
 # ---- every field -----------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.rowdigest import id_digests, row_digests
 from omnigraph.pipeline.bulk.index import Index
 from omnigraph.storage import table as tables_of
+from omnigraph.storage.blobs import require_own_blobs
 from omnigraph.storage.columns import arrow_schema
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ def _scan(table: LanceDataset, t: EntityType, columns: Sequence[str], fragments:
         **options,
     )
     with tables_of.reading(table, t):
+        require_own_blobs(table, t, columns, fragments=[table.get_fragment(f) for f in fragments])
         for batch in found.to_batches():
             yield pa.table(batch)
 

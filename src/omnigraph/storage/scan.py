@@ -17,6 +17,7 @@ import pyarrow as pa
 from omnigraph.errors import InvalidFilter
 from omnigraph.language.schema.model import EntityType
 from omnigraph.storage import table as tables_of
+from omnigraph.storage.blobs import blob_columns, require_own_blobs
 from omnigraph.storage.columns import arrow_schema
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def scan(
 ) -> pa.RecordBatchReader:
     """Rows as record batches. `shown` is the filter as its author wrote it; with it, the filter is tried at once."""
     shape = pa.schema([arrow_schema(t).field(c).with_nullable(True) for c in columns])
-    has_blobs = any(c in t.by_name and t.by_name[c].type.kind == "Blob" for c in columns)
+    has_blobs = bool(blob_columns(t, columns))
     options: dict[str, Any] = {"blob_handling": "all_binary"} if has_blobs else {}
     if fragments is not None:
         if not fragments:  # Lance takes an empty list for all of them
@@ -67,6 +68,7 @@ def scan(
 
     def batches() -> Iterator[pa.RecordBatch]:
         with tables_of.reading(table, t), _filtering(t, shown):
+            require_own_blobs(table, t, columns, where=where, fragments=options.get("fragments"))
             for batch in found.to_batches():
                 yield from pa.table(batch).select(shape.names).cast(shape).to_batches()
 

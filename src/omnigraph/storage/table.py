@@ -20,6 +20,7 @@ from omnigraph.errors import StorageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.storage import lancefs, torn
 from omnigraph.storage.absence import absence, absence_of
+from omnigraph.storage.blobs import blob_columns, require_own_blobs
 from omnigraph.storage.columns import arrow_schema, physical_columns
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest import quote
@@ -167,12 +168,13 @@ def take(table: LanceDataset, t: EntityType, row_ids: pa.Array, columns: Sequenc
 def scan(table: LanceDataset, t: EntityType, columns: Sequence[str]) -> pa.RecordBatchReader:
     """All rows, batch by batch, in the table's own order."""
     shape = pa.schema([arrow_schema(t).field(c).with_nullable(True) for c in columns])
-    blobs = _blobs(t, columns)
+    blobs = blob_columns(t, columns)
     options: dict[str, Any] = {"blob_handling": "all_binary"} if blobs else {}
     found = table.scanner(columns=list(columns), batch_size=1024 if blobs else 16_384, **options)
 
     def batches() -> Iterator[pa.RecordBatch]:
         with reading(table, t):
+            require_own_blobs(table, t, columns)
             for batch in found.to_batches():
                 yield from pa.table(batch).select(shape.names).cast(shape).to_batches()
 
@@ -186,18 +188,15 @@ def result_schema(t: EntityType, columns: Sequence[str]) -> pa.Schema:
 
 
 def _read(table: LanceDataset, t: EntityType, columns: Sequence[str], *, where: str | None) -> pa.Table:
-    options: dict[str, Any] = {"blob_handling": "all_binary"} if _blobs(t, columns) else {}
+    options: dict[str, Any] = {"blob_handling": "all_binary"} if blob_columns(t, columns) else {}
     with reading(table, t):
+        require_own_blobs(table, t, columns, where=where)
         found = table.to_table(columns=list(columns), filter=where, with_row_id=True, with_row_address=True, **options)
     return _loosened(found, result_schema(t, columns))
 
 
 def _loosened(rows: pa.Table, shape: pa.Schema) -> pa.Table:
     return rows.select(shape.names).cast(pa.schema([f.with_nullable(True) for f in shape]))
-
-
-def _blobs(t: EntityType, columns: Sequence[str]) -> list[str]:
-    return [c for c in columns if c in t.by_name and t.by_name[c].type.kind == "Blob"]
 
 
 def name_of(column: str) -> str:

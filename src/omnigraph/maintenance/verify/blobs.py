@@ -20,14 +20,13 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.scope import Line, line_json, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, tried
+from omnigraph.storage.blobs import ALONE, PACKED, is_elsewhere
 from omnigraph.storage.layout import Location
 from omnigraph.storage.listing import listed
 
 Depth = Literal["none", "some", "all"]
 SAMPLE_BLOBS = 16
 READ_ROWS = 16
-PACKED, ALONE = 1, 2
-"""Kinds of references to files beside the data file: one of many in a file, or a file of its own."""
 
 
 def blob_columns(t: EntityType) -> list[str]:
@@ -103,6 +102,9 @@ def _missing(
     told = rows.column(column).combine_chunks()
     if "kind" not in {told.type.field(i).name for i in range(told.type.num_fields)}:
         return  # an older form, whose bytes all lie in the data file
+    if is_elsewhere(told):
+        yield "a value is an address outside of the graph and not bytes"
+        return
     kinds, ends, ids = (np.asarray(told.field(n)).astype(np.int64) for n in ("kind", "position", "blob_id"))
     ends = ends + np.asarray(told.field("size")).astype(np.int64)
     beside = np.isin(kinds, (PACKED, ALONE))
