@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -201,3 +202,17 @@ def test_checksums_of_a_task_travel_with_its_result(plain: og.Graph) -> None:
 def noting(task: dict[str, str]) -> str:
     checksums.note([task["path"]])
     return "done"
+
+
+def test_a_write_syncs_no_more_often_for_its_checksums(plain: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_FSYNC", "on")
+    syncs: list[int] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (syncs.append(handle), fsync(handle)))
+    counts = []
+    for name, note in (("with", checksums.note), ("without", lambda paths: None)):
+        monkeypatch.setattr(checksums, "note", note)
+        before = len(syncs)
+        plain.insert({"City": [{"name": name}]})
+        counts.append(len(syncs) - before)
+    assert counts[0] == counts[1] > 0
