@@ -190,6 +190,7 @@ VERBS: tuple[Verb, ...] = (
         upkeep_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
         unstamped=True,
         anew="main",
+        overtaken=(*worn.CAUGHT_UP, scenes.committed),
     ),
     upkeep_verb("optimize_drain", worn.optimize(drain=True), worn.drained, worn.create_deferred),
     upkeep_verb("maintain", worn.maintain, worn.optimized, worn.create_worn),

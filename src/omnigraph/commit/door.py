@@ -64,6 +64,8 @@ class Door:
         self.lock = threading.RLock()
         self._operations = 0
         self.crowded = False
+        self.strays: dict[str, frozenset[int]] = {}
+        """Versions by table that this handle has made without a stamp, and too late: see `effect.Stray`."""
 
     # ---- views -------------------------------------------------------------------------------------------------------
 
@@ -120,6 +122,7 @@ class Door:
                 try:
                     return self._under_ticket(operation, request, view, prepared, held, deadline, turn)
                 except Aborted as aborted:
+                    self._restore_strays(operation, request, held, deadline)
                     refusals.add(aborted.refusal, doing=f"committing {operation.kind}")
                     prepared = None
                 except Busy:
@@ -179,6 +182,21 @@ class Door:
             return turn_taken.through(prepared)
         finally:
             self.tickets.rest(ticket)
+
+    def _restore_strays(self, operation: Operation, request: Request, held: ExitStack, deadline: float) -> None:
+        while self.strays and time.monotonic() < deadline:
+            view = self.view(request.branch)
+            tables = tuple(t for t in sorted(self.strays) if t in view.pins and view.owns(view.pins[t]))
+            if not tables:
+                return
+            ticket = self.tickets.take(view.head.incarnation, view.head.epoch + 1, tables=tables, kind=operation.kind)
+            if ticket is None:
+                self.wait(request.branch, view.head.incarnation, view.head.epoch + 1, deadline)
+                continue
+            try:
+                Turn(self, operation, request, ticket, held, patient=False).restore_strays()
+            finally:
+                self.tickets.rest(ticket)
 
     def _require_no_drift(self, view: View, pins: Mapping[str, Pin]) -> None:
         """Refuse drift before a ticket is taken, unless somebody is at work: what lies above a pin may be theirs.

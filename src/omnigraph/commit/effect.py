@@ -13,7 +13,7 @@ published with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from omnigraph.commit.observe import Observer
@@ -50,6 +50,15 @@ class EffectMissed(Exception):
         return None if self.is_lost_race else str(self)
 
 
+class Stray(EffectMissed):
+    """Lance's own commit, which takes no stamp, landed where it was not planned: only who made it knows whose it is."""
+
+    def __init__(self, table: str, versions: frozenset[int], text: str) -> None:
+        super().__init__(text)
+        self.table = table
+        self.versions = versions
+
+
 def require_no_drift(view: View, pins: Mapping[str, Pin]) -> None:
     """Refuse tables that moved without the door, before anything is written for this operation."""
 
@@ -73,11 +82,19 @@ def _drift(view: View, pin: Pin, version: int) -> UncoveredDrift:
 
 
 def heal(
-    view: View, table: str, ticket: Ticket, *, attempt: int, observe: Observer, declared: Sequence[str] = ()
+    view: View,
+    table: str,
+    ticket: Ticket,
+    *,
+    attempt: int,
+    observe: Observer,
+    declared: Sequence[str] = (),
+    strays: Set[int] = frozenset(),
 ) -> Pin:
     """The version to build on: the pin, or a Restore of it when leftovers lie above it.
 
-    `declared` are operations without a stamp that an earlier attempt under this ticket may have left.
+    `declared` are operations without a stamp that an earlier attempt under this ticket may have left, `strays` versions
+    without a stamp that this process is known to have made.
     """
     pin = view.pins[table]
     if not view.owns(pin) or view.tables.newest_version(pin) == pin.version:
@@ -90,7 +107,7 @@ def heal(
         return pin
     for version, text in above:
         stamp = Stamp.parse(text)
-        if stamp is None and is_declared(newest, version, declared):
+        if stamp is None and (version in strays or is_declared(newest, version, declared)):
             continue
         if stamp is None:
             raise _drift(view, pin, version)
@@ -134,6 +151,10 @@ def require_no_later_claim(view: View, prepared: Prepared, ticket: Ticket) -> No
 def run_effects(prepared: Prepared, ticket: Ticket, *, attempt: int, observe: Observer) -> None:
     """Commit every step of every table. EffectMissed unless each landed exactly where it was planned.
 
+    What bears no stamp is begun only while the epoch is undecided: the Restore that makes Lance refuse a late one may
+    have been collected since, and nobody else would know whose it is. Who is stopped inside of that call knows what it
+    has made, and restores over it (`Stray`).
+
     Tables do not depend on each other, and of many each would wait for its own syncs or requests: then several are
     committed at once. None is still at it when this returns or raises.
     """
@@ -153,6 +174,9 @@ def run_effects(prepared: Prepared, ticket: Ticket, *, attempt: int, observe: Ob
                 raise EffectMissed(f"{stamp} landed at {handle.version}")
         if work.last is not None:
             observe("effect")
+            head = prepared.view.manifest.head(prepared.view.head.branch)
+            if (head.incarnation, head.epoch) != (ticket.incarnation, ticket.epoch - 1):
+                raise Zombie(f"epoch {ticket.epoch} is decided")
             handle = _run_unstamped(tables, work, handle)
         tables.keep(work.result, handle)
 
@@ -169,9 +193,11 @@ def _run_unstamped(tables: Tables, work: TableWork, handle: Any) -> Any:
         raise
     except (OSError, ValueError, RuntimeError) as error:
         raise EffectMissed(str(error)) from error
-    found = tuple(step.operation for step in steps_above(done, before))
+    steps = list(steps_above(done, before))
+    found = tuple(step.operation for step in steps)
     if found != work.last.operations:
-        raise EffectMissed(f"{work.last.operations} became {found}")
+        ours = (s.version for s in steps if s.stamp is None and s.operation in work.last.operations)
+        raise Stray(work.pin.table, frozenset(ours), f"{work.last.operations} became {found}")
     if tables.location.is_local:
         uri = tables.location.join(work.pin.path)
         versions = [durable.manifest_path(uri, v) for v in range(before + 1, done.version + 1)]

@@ -8,7 +8,7 @@ epoch. Undecided: settled, forward or back, and asked for again.
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit import effect
@@ -18,7 +18,7 @@ from omnigraph.commit.recover import settle
 from omnigraph.commit.request import Aborted, Busy, Outcome, Request, require_commit
 from omnigraph.commit.stage import Operation, Prepared, View
 from omnigraph.commit.ticket import Ticket
-from omnigraph.errors import BranchNotFound, OmnigraphError, RecoveryPending, StaleView, StorageError
+from omnigraph.errors import BranchNotFound, OmnigraphError, RecoveryPending, StaleView, StorageError, UncoveredDrift
 from omnigraph.storage.durable import NotDurable
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.manifest import SwapLost
@@ -155,7 +155,11 @@ class Turn:
             raise effect.Zombie(f"the plan of epoch {ticket.epoch} is another's")
         if any(planned.unstamped for planned in plan.tables.values()):
             door.tickets.secure(ticket, attempt)
-        effect.run_effects(prepared, ticket, attempt=attempt, observe=door.observe)
+        try:
+            effect.run_effects(prepared, ticket, attempt=attempt, observe=door.observe)
+        except effect.Stray as stray:
+            door.strays[stray.table] = door.strays.get(stray.table, frozenset()) | stray.versions
+            raise
         door.observe("publish")
         publish(door.manifest, door.tables, view.head, record)
         door.observe("acknowledge")
@@ -184,6 +188,23 @@ class Turn:
         """Whether a table that only this preparation names has leftovers above its pin."""
         pins = [view.pins[t] for t in self._known(view, prepared)]
         return any(view.owns(pin) and view.tables.newest_version(pin) > pin.version for pin in pins)
+
+    def restore_strays(self) -> None:
+        """Restore over what this process made without a stamp and too late, and decide the epoch with that."""
+        try:
+            view = self.door.view_on(self.request.branch, {})
+            if view.head.epoch < self.ticket.epoch and view.head.incarnation == self.ticket.incarnation:
+                for table in self.ticket.tables:
+                    strays = self.door.strays.pop(table, frozenset())
+                    pin = effect.heal(view, table, self.ticket, attempt=0, observe=self.door.observe, strays=strays)
+                    if pin != view.pins[table]:
+                        self.restored[table] = pin
+            self._give_up()
+        except (UncoveredDrift, BranchNotFound):
+            self._give_up()
+        except (effect.Zombie, effect.EffectMissed, StorageError) as trouble:
+            with suppress(Aborted):
+                self._ask(trouble)
 
     def _give_up(self) -> None:
         """Nothing of mine is anywhere: decide the epoch as an abort, so that no zombie can use it."""

@@ -16,10 +16,12 @@ import pytest
 
 import omnigraph as og
 from omnigraph.maintenance.cleanup import Policy, Rule, cleanup
+from omnigraph.maintenance.optimize import publish
 from omnigraph.pipeline.embed import provider
 from omnigraph.storage import durable, leases
 from omnigraph.storage.layout import LEASES
-from tests.faults.worn import _Tiny
+from tests.faults.scenes import Place
+from tests.faults.worn import _Tiny, create_by_address
 from tests.maintenance.cleanup.conftest import make_old
 
 SCHEMA = """
@@ -171,6 +173,30 @@ def test_a_write_that_another_process_published_is_acknowledged_though_its_versi
     assert insert(graph).commit is not None
     assert calls
     assert {"new", "other"} <= set(og.open(path).nodes("P")["name"].to_pylist())
+
+
+def test_a_commit_of_lance_that_lands_after_its_fence_was_collected_leaves_no_drift(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "graph"
+    create_by_address(Place(str(path)))
+    graph = og.open(path, engine="local")
+    commit, calls = publish.commit_deferred, list[int]()
+
+    def stopped(*args: Any) -> Any:
+        if not calls:
+            calls.append(1)
+            graph._door.tickets._heart._held.clear()
+            og.open(path).insert({name: [{"name": "between"}] for name in ("Person", "Company")})
+            clean(path, aged=False, lease_lost=True)
+        return commit(*args)
+
+    monkeypatch.setattr(publish, "commit_deferred", stopped)
+    graph.optimize(defer_index_remap=True)
+    assert calls
+    again = og.open(path)
+    assert not [f for f in again.verify(full=True).findings if f.severity == "error"]
+    again.insert({"Person": [{"name": "later"}], "Company": [{"name": "later"}]})
 
 
 def _data_files(graph: og.Graph, pin: Any) -> set[Path]:
