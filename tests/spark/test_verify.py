@@ -54,7 +54,8 @@ def test_spark_and_this_process_find_the_same(spark: Any, graph: og.Graph) -> No
     }
     assert dict(damage.files(graph)) == before, "not even scratch files: the workers are on this machine"
     assert [name for name, _ in watcher.stages] == [
-        *("looking at files", "reading ids and endpoints", "checking rows", "asking indices", "looking at blobs")
+        *("looking at files", "comparing checksums", "reading ids and endpoints", "checking rows", "asking indices"),
+        "looking at blobs",
     ]
 
 

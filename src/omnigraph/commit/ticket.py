@@ -35,7 +35,7 @@ RENEWALS_MOST_S = 900.0
 
 def lease_s() -> float:
     """How long a heartbeat may stand still before others take over."""
-    return environment.seconds("OMNIGRAPH_LEASE_S", 20.0, above=0.0)
+    return environment.seconds("OMNIGRAPH_LEASE_S", 20.0, least=0.0)
 
 
 @dataclass(frozen=True)

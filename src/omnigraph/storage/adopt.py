@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError
 from omnigraph.storage import checksums, durable
+from omnigraph.storage.deletions import require_deletions
 from omnigraph.storage.history import fragments_json
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import open_store
@@ -50,6 +51,11 @@ def unusable_file(location: Location, pin: Pin, new: LanceDataset, *, old: Lance
         if actual == 0 or (size and actual != size):
             of = f" of {size:,}" if size else ""
             return f"{path}, which its newest version needs, is not whole: it has {actual:,}{of} bytes"
+    if location.is_local:
+        try:
+            require_deletions(location.join(pin.path), new)
+        except StorageError as error:
+            return f"a deletion file that its newest version needs can't be used: {error.fields['detail']}"
     return None
 
 

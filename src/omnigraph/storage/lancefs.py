@@ -61,6 +61,7 @@ def open_table(location: Location, uri: str, *, version: int | None = None, read
     try:
         with no_panic(f"opening {uri}"):
             table: LanceDataset = _lance().dataset(uri, version=version, storage_options=location.lance_options)
+            table.schema  # noqa: B018  Lance reads the types of a version only here, and panics at one it does not know
     except (ValueError, OSError) as error:
         if is_missing(error):
             raise TableMissing(uri, version) from error
@@ -124,9 +125,10 @@ def open_newest(location: Location, uri: str) -> LanceDataset:
 
     A power loss can leave the newest version's file short. It was never acknowledged, because acknowledging syncs
     it first, so the version below it is the truth; `torn.put_away` removes the debris before the next commit.
+    For its metadata alone: what lies above a pin may be damaged, and is then told by whoever means to use it.
     """
     try:
-        return open_table(location, uri)
+        return open_table(location, uri, reads_rows=False)
     except SymlinkInGraph:
         raise
     except StorageError:
