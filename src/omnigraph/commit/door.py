@@ -50,7 +50,7 @@ SETTLING_PAUSE_S = 0.2
 
 
 def write_timeout_s() -> float:
-    return environment.seconds("OMNIGRAPH_WRITE_TIMEOUT", 120.0, least=0.0)
+    return environment.seconds("OMNIGRAPH_WRITE_TIMEOUT", 120.0, least=0.001)
 
 
 class Door:
