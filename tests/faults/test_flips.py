@@ -19,7 +19,7 @@ def campaign(*, seed: int, flips: int, verbs: str, only: str = "", timeout_s: fl
 
 
 def test_a_sample_of_flips() -> None:
-    campaign(seed=random.randrange(2**31), flips=5, verbs="read,verify")
+    campaign(seed=1854058878, flips=5, verbs="read,verify")
 
 
 @pytest.mark.long
