@@ -37,7 +37,7 @@ ROWS_PER_FRAGMENT = 200_000
 
 
 class ForkTaken(StorageError):
-    """A fork of that name is there, whole or not. Names are random: with another one it goes through."""
+    """A fork of that name is there, whole or not, or has just been removed. With another name it goes through."""
 
 
 class Editor:
@@ -238,4 +238,8 @@ def fork_table(location: Location, pin: Pin, table: LanceDataset, *, name: str) 
         checksums.note([durable.manifest_path(uri, pin.version)])
         durable.sync_tree(uri, above=2)
         durable.sync_files([location.join(pin.root, "_refs", "branches", f"{name}.json")])
-    return forked, lancefs.open_table(location, uri)
+    try:
+        return forked, lancefs.open_table(location, uri)
+    except lancefs.TableMissing as error:
+        # Whoever was stopped right here for long enough finds that a cleanup took it for that of a dead writer.
+        raise ForkTaken(doing=f"forking {pin.path}", detail="the fork was removed while it was being made") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import omnigraph as og
 from omnigraph.commit import owner
 from omnigraph.maintenance import cleanup as module
 from omnigraph.maintenance.cleanup import execute
-from omnigraph.storage import leases
+from omnigraph.storage import durable, leases
 from tests.maintenance.cleanup.conftest import DAY_S, make_old, pin_of, root_of, rows
 from tests.maintenance.cleanup.test_stopped import Stop
 
@@ -194,3 +194,22 @@ def test_a_cleanup_that_was_stopped_for_half_a_day_removes_nothing_more(
     result = history.cleanup(keep=1, confirm=True)
     assert all("stopped for so long" in (t.error or "") for t in result.tables if t.table_key == "node:Person")
     assert before <= set(Path(history.uri).rglob("*.manifest"))
+
+
+def test_a_fork_that_was_removed_while_it_was_being_made_is_made_again(
+    history: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history.create_branch("side")
+    sync_files, removed = durable.sync_files, list[str]()
+
+    def stopped(paths: Iterable[str]) -> None:
+        files = list(paths)
+        sync_files(files)
+        if not removed and "/_refs/branches/" in files[0]:
+            removed.append(files[0])
+            shutil.rmtree(root_of(history) / "tree")
+
+    monkeypatch.setattr(durable, "sync_files", stopped)
+    history.upsert({"Person": [{"name": "own"}]}, branch="side")
+    assert removed
+    assert "own" in rows(history, "side")
