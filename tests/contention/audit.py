@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,28 @@ from typing import Any
 from omnigraph.storage.records import RECOVERY_ACTOR
 from tests.contention import world
 from tests.contention.clients import read_log
+from tests.faults.forkserver import Ended
+
+
+def wrong_end(ended: Ended) -> list[str]:
+    """What is wrong with how a client of a soak ended: it may be killed, nothing else. A reader says what it saw."""
+    if ended.hung:
+        return [f"a client never came to an end: {ended}"]
+    if ended.error is not None:
+        return [f"a client failed: {ended.error}"]
+    if ended.status not in (0, -signal.SIGKILL):
+        return [f"a client ended with status {ended.status}"]
+    return [f"a reader saw: {wrong}" for wrong in _reading(ended).get("broken", ())]
+
+
+def snapshots_of(ended: Ended) -> int:
+    """How many snapshots a client has read, if it is a reader that came to its end."""
+    return int(_reading(ended).get("snapshots", 0))
+
+
+def _reading(ended: Ended) -> dict[str, Any]:
+    value = (ended.result or {}).get("value")
+    return value if isinstance(value, dict) and "snapshots" in value else {}
 
 
 def objects_left(path: Path | str) -> list[str]:

@@ -20,19 +20,16 @@ import argparse
 import os
 import random
 import shutil
-import signal
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tests.contention import world
-from tests.contention.audit import violations
+from tests.contention.audit import snapshots_of, violations, wrong_end
 from tests.contention.clients import read_log
 from tests.contention.crowd import Crowd
 from tests.contention.processes import Processes
-from tests.faults.forkserver import Ended
 
 NOISE_S = 4.0
 LEASES_S = (0.3, 0.5, 1.0)
@@ -121,7 +118,8 @@ def run(processes: Processes, folder: Path, seed: int, total: Sum) -> list[str]:
     if cast.side_show == "schema":
         crowd.start("change_schema", rounds=3)
     ended = crowd.attack(cast.seconds, replace=writer, signals_per_s=cast.signals_per_s)
-    found = [wrong for one in ended for wrong in _wrong_end(one, total)]
+    found = [wrong for end in ended for wrong in wrong_end(end)]
+    total.snapshots += sum(snapshots_of(end) for end in ended)
     found += [
         f"{line['operation']} was refused: {line['condition']}: {line['message']}"
         for line in read_log(crowd.log)
@@ -130,20 +128,6 @@ def run(processes: Processes, folder: Path, seed: int, total: Sum) -> list[str]:
     found += violations(path, crowd.log, branches=cast.branches, wait_most_s=cast.lease_s + NOISE_S)
     _count(crowd, total)
     return found
-
-
-def _wrong_end(ended: Ended, total: Sum) -> list[str]:
-    if ended.hung:
-        return [f"a client never came to an end: {ended}"]
-    if ended.error is not None:
-        return [f"a client failed: {ended.error}"]
-    if ended.status not in (0, -signal.SIGKILL):
-        return [f"a client ended with status {ended.status}"]
-    value: Any = (ended.result or {}).get("value")
-    if isinstance(value, dict) and "snapshots" in value:
-        total.snapshots += value["snapshots"]
-        return [f"a reader saw: {wrong}" for wrong in value["broken"]]
-    return []
 
 
 def _count(crowd: Crowd, total: Sum) -> None:

@@ -21,7 +21,6 @@ import argparse
 import os
 import random
 import shutil
-import signal
 import tempfile
 import time
 from collections import Counter
@@ -31,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.contention import mixed_clients, world
-from tests.contention.audit import violations
+from tests.contention.audit import snapshots_of, violations, wrong_end
 from tests.contention.clients import read_log
 from tests.contention.crowd import Crowd
 from tests.contention.processes import Processes
@@ -99,7 +98,8 @@ class Soak:
         mixed_clients.create(uri)
         crowd = Crowd(self._processes, path, lease_s=lease_s, seed=seed, uri=uri, environment=environment)
         ended = self._attack(crowd, rng, seconds)
-        wrong = [line for end in ended for line in _wrong_end(end, self.totals)]
+        wrong = [line for end in ended for line in wrong_end(end)]
+        self.totals.snapshots += sum(snapshots_of(end) for end in ended)
         wrong += self._read_log(crowd)
         wrong += _wrong_afterwards(uri, crowd, wait_most_s=lease_s + NOISE_S)
         self.totals.rounds += 1
@@ -158,20 +158,6 @@ class Soak:
                 if line["condition"] not in MAY_END_WITH.get(verb, set()):
                     wrong.append(f"{line['key']} was refused: {line['condition']}: {line['message']}")
         return wrong
-
-
-def _wrong_end(ended: Ended, totals: Totals) -> list[str]:
-    if ended.hung:
-        return [f"a client never came to an end: {ended}"]
-    if ended.error is not None:
-        return [f"a client failed: {ended.error}"]
-    if ended.status not in (0, -signal.SIGKILL):
-        return [f"a client ended with status {ended.status}"]
-    value: Any = (ended.result or {}).get("value")
-    if isinstance(value, dict) and "snapshots" in value:
-        totals.snapshots += value["snapshots"]
-        return [f"a reader saw: {wrong}" for wrong in value["broken"]]
-    return []
 
 
 def _wrong_afterwards(uri: str, crowd: Crowd, *, wait_most_s: float) -> list[str]:
