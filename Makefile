@@ -7,10 +7,13 @@ SCALE ?= 1
 MINUTES ?= 10
 SEED := $(or $(SEED),$(shell date +%s))
 
-.PHONY: demo test test-slow lint types check torture soak bench clean
+.PHONY: demo help hooks test test-slow lint types check torture soak bench clean
 
 demo: $(READY)            ## show what omnigraph does: a million edges on Spark, with dirt; then maintenance; SCALE= for more or fewer
 	$(BIN)/omnigraph demo --scale $(SCALE)
+
+help:                     ## list the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Bytecode is kept, whatever the shell says: without it each of hundreds of processes compiles all of it again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,12 +26,16 @@ test: $(READY)            ## the whole test suite, five files at a time, since t
 test-slow: $(READY)       ## what takes longer: samples of every fault, clusters, many processes, random runs
 	$(BIN)/python -m pytest -m 'slow and not long' --numprocesses 5 --dist loadscope --no-loadscope-reorder
 
-lint: $(READY)
+lint: $(READY)            ## ruff: rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(READY)
+types: $(READY)           ## mypy --strict
 	$(BIN)/mypy
+
+hooks: $(READY)           ## install the git hooks that run ruff and mypy before every commit
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group hooks
+	$(BIN)/pre-commit install
 
 check: lint types test test-slow    ## what CI runs
 
@@ -60,5 +67,5 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
 	touch $(READY)
 
-clean:
+clean:                    ## remove the virtual environment and the caches of tools
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -24,7 +24,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 WRITES = os.environ.get("OMNIGRAPH_DOCS") == "write"
 _BLOCK = re.compile(r"(?:<!-- first: (?P<first>[a-z ]+) -->\n)?```\n(?P<text>\$ .*?)```", re.DOTALL)
 _COMMAND = re.compile(r"^\$ omnigraph ([^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
-_WITHOUT_PROGRESS = ("init", "query", "mutate", "lint", "snapshot", "commit")
+_WITHOUT_PROGRESS = ("init", "query", "mutate", "lint", "snapshot", "commit", "diff", "tag")
 
 
 def fenced(page: str, language: str) -> list[str]:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         EmbedResult,
         ExportResult,
         LoadResult,
+        ResetResult,
         SchemaResult,
+        TagInfo,
         WriteResult,
     )
     from omnigraph.snapshot import Snapshot
@@ -43,9 +45,11 @@ __all__ = [
     "ExportResult",
     "Graph",
     "LoadResult",
+    "ResetResult",
     "SchemaResult",
     "Snapshot",
     "TableSource",
+    "TagInfo",
     "Transaction",
     "WriteResult",
     "__version__",
@@ -73,7 +77,9 @@ _HOMES = {
             "EmbedResult",
             "ExportResult",
             "LoadResult",
+            "ResetResult",
             "SchemaResult",
+            "TagInfo",
             "WriteResult",
         )
     },

@@ -226,6 +226,7 @@ SHAPES: dict[str, Shape] = {
     "Observer": callback,
     "Session": having("dataSource", "read"),
     "Watcher": having("stage", "advance"),
+    "Event": having("is_set", "wait"),
     "Format": text,
     "CleanupResult | Mapping[str, Any]": _plan,
     "OptimizePlan | Mapping[str, Any]": _plan,

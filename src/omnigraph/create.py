@@ -9,18 +9,18 @@ from typing import Literal
 
 from omnigraph.arguments import checked
 from omnigraph.commit.observe import Observer, silent
-from omnigraph.commit.publish import new_commit_id
 from omnigraph.errors import UsageError
 from omnigraph.graph import Address, Graph
 from omnigraph.language.schema.ids import fresh_ids
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.language.schema.plan import accept
-from omnigraph.storage import checksums, lancefs
+from omnigraph.storage import checksums, lancefs, reserve
 from omnigraph.storage.create import create_table, publish_manifest, require_free
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.manifest import fresh_incarnation
 from omnigraph.storage.records import MAIN, Head, Pin, Record
+from omnigraph.storage.ulids import new_ulid
 
 
 @checked
@@ -63,7 +63,7 @@ def _create(graph: Graph, location: Location, schema: Schema, *, row_ids: str) -
         branch=MAIN,
         incarnation=incarnation,
         epoch=0,
-        commit=new_commit_id(),
+        commit=new_ulid(),
         parent=None,
         kind="init",
         actor=graph._by(None),
@@ -84,3 +84,4 @@ def _create(graph: Graph, location: Location, schema: Schema, *, row_ids: str) -
     )
     publish_manifest(location, head=head, record=record, schema=schema, stable_row_ids=row_ids == "stable")
     checksums.published(location.uri, noted)
+    reserve.keep(location)

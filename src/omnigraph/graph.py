@@ -17,6 +17,8 @@ from omnigraph.arguments import checked
 from omnigraph.ask import Ask
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
+from omnigraph.branch.revisions import resolve
+from omnigraph.branching import Branching
 from omnigraph.commit.actor import checked_actor
 from omnigraph.commit.door import Door
 from omnigraph.commit.observe import Observer, silent
@@ -29,6 +31,7 @@ from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.records import MAIN
 from omnigraph.upkeep import Upkeep
+from omnigraph.versioning import Versioning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +65,7 @@ class ReadOptions(TypedDict, total=False):
     limit: int | None
 
 
-class Graph(Ask, Upkeep):
+class Graph(Ask, Branching, Upkeep, Versioning):
     """A graph at one address."""
 
     def __init__(
@@ -120,8 +123,13 @@ class Graph(Ask, Upkeep):
 
     @checked
     def snapshot(self, branch: str = MAIN, *, commit: str | None = None, as_of: AsOf | None = None) -> Snapshot:
-        """One coherent state: the branch's newest, that of any commit, or the branch's newest at a time."""
-        return Snapshot.take(self._door, branch, commit, as_of)
+        """One coherent state: the branch's newest, that of a revision (the id of a commit, a branch, a tag, a time), or
+        the branch's newest at a time.
+        """
+        return Snapshot.take(self._door, branch, self._resolved(commit, branch), as_of)
+
+    def _resolved(self, revision: str | None, branch: str = MAIN) -> str | None:
+        return None if revision is None else resolve(self._manifest, revision, branch=branch)
 
     @checked
     def nodes(self, type_name: str, **options: Unpack[ReadOptions]) -> pa.Table:
@@ -171,7 +179,8 @@ class Graph(Ask, Upkeep):
 
     @checked
     def commit(self, commit_id: str) -> CommitInfo:
-        return CommitInfo.of(self._manifest.record(commit_id))
+        """The commit that a revision names: its id, a branch, a tag or a time."""
+        return CommitInfo.of(self._manifest.record(resolve(self._manifest, commit_id)))
 
     # ---- small writes ------------------------------------------------------------------------------------------------
 
@@ -255,13 +264,15 @@ class Graph(Ask, Upkeep):
         from_branch: str | None = None,
         on_error: Literal["fail", "quarantine"] = "fail",
         quarantine: Address | None = None,
+        max_line_bytes: int | None = None,
         engine: str | None = None,
         **options: Any,
     ) -> LoadResult:
         """Load nodes and edges, in one commit: NDJSON records from `source`, tables per type from `nodes` and `edges`.
 
         A table is a path or pattern, a `TableSource`, an Arrow table or a Spark DataFrame. Rows that are wrong fail
-        the load, or are put aside. `engine` is `auto`, `spark` or `local`.
+        the load, or are put aside. A record of NDJSON, JSON lines or CSV is at most `max_line_bytes` long, 256 MiB by
+        default. `engine` is `auto`, `spark` or `local`.
         """
         from omnigraph.pipeline.start import started_load
 
@@ -280,6 +291,7 @@ class Graph(Ask, Upkeep):
             on_error=on_error,
             quarantine=quarantine,
             engine=engine,
+            max_line_bytes=max_line_bytes,
         )
         with started as load:
             made = self.create_branch(branch, from_=base) if fork else None
@@ -422,9 +434,11 @@ class Graph(Ask, Upkeep):
 
     @checked
     def create_branch(self, name: str, *, from_: str = MAIN, if_commit: str | None = None) -> BranchInfo:
-        """A new branch that stands where `from_` stands: one small change, whatever the size of the graph."""
+        """A new branch at the commit that the revision `from_` names (a branch, a tag, the id of a commit, a time): one
+        small change, whatever the size of the graph.
+        """
         with self._door.lock:
-            return BranchInfo.of(create_branch(self._manifest, name, from_branch=from_, if_commit=if_commit))
+            return BranchInfo.of(create_branch(self._manifest, name, from_=from_, if_commit=if_commit))
 
     @checked
     def delete_branch(self, name: str) -> BranchInfo:

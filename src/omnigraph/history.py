@@ -1,12 +1,14 @@
-"""The commits that a state is made of, newest first, and the one that was the newest at a time."""
+"""The commits that a state is made of, newest first, with merges or along first parents; the newest one at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 from omnigraph.errors import NoCommitAtThatTime
 from omnigraph.storage.manifest import FULL_EVERY, Manifest
-from omnigraph.storage.records import Record
+from omnigraph.storage.records import Head, Record
 
 RUN_EPOCHS = 8 * FULL_EVERY
 """How many epochs are fetched when the walk leaves what the head itself carries; each later run is twice as long, so
@@ -14,23 +16,87 @@ that a walk to the beginning takes few reads and a short one stays short.
 """
 
 
+class _Records:
+    """Records by commit, fetched in runs of an incarnation, not one by one."""
+
+    def __init__(self, manifest: Manifest, heads: Iterable[Head]) -> None:
+        self._manifest = manifest
+        self._near = {r.commit: r for head in heads for r in head.recent if r.commit}
+        self._run = RUN_EPOCHS
+
+    def of(self, commit: str) -> Record:
+        record = self._near.get(commit)
+        if record is None:
+            record = self._manifest.record(commit)
+            first = max(0, record.epoch - self._run)
+            run = self._manifest.records(record.incarnation, first, record.epoch)
+            self._near = {r.commit: r for r in run if r.commit}
+            self._run *= 2
+        return record
+
+
 def reachable(manifest: Manifest, branch: str, *, limit: int | None = None) -> Iterator[Record]:
-    """Walk the first parents from the branch's head. Records are fetched in runs, not one by one."""
+    """Walk the first parents from the branch's head."""
     head = manifest.head(branch)
+    records = _Records(manifest, [head])
     at: str | None = head.commit
-    near = {r.commit: r for r in head.recent if r.commit}
-    run = RUN_EPOCHS
     count = 0
     while at is not None and (limit is None or count < limit):
-        record = near.get(at)
-        if record is None:
-            record = manifest.record(at)
-            first = max(0, record.epoch - run)
-            near = {r.commit: r for r in manifest.records(record.incarnation, first, record.epoch) if r.commit}
-            run *= 2
+        record = records.of(at)
         yield record
         count += 1
         at = record.parent
+
+
+def ancestry(manifest: Manifest, branches: Iterable[str], *, limit: int | None = None) -> list[Record]:
+    """Every commit that these branches are made of, by both parents, children before parents; else the newest first.
+
+    The newest `limit` are found first, with a parent never taken for newer than its child: clocks of writers differ.
+    """
+    heads = [manifest.head(branch) for branch in branches]
+    records = _Records(manifest, heads)
+    times: dict[str, int] = {}
+    found: dict[str, Record] = {}
+    todo: list[tuple[int, str]] = []
+
+    def add(commit: str, before_us: int | None) -> None:
+        made_us = records.of(commit).created_at_us
+        time_us = made_us if before_us is None else min(made_us, before_us - 1)
+        if commit not in times or time_us < times[commit]:
+            times[commit] = time_us
+        if commit not in found:
+            heapq.heappush(todo, (-time_us, commit))
+
+    for head in heads:
+        add(head.commit, None)
+    while todo and (limit is None or len(found) < limit):
+        _, commit = heapq.heappop(todo)
+        if commit in found:
+            continue
+        found[commit] = records.of(commit)
+        for parent in parents_of(found[commit]):
+            add(parent, times[commit])
+    return _sorted(found, times)
+
+
+def parents_of(record: Record) -> list[str]:
+    return [commit for commit in (record.parent, record.merged_parent) if commit is not None]
+
+
+def _sorted(found: Mapping[str, Record], times: Mapping[str, int]) -> list[Record]:
+    """Children before parents."""
+    children = Counter(parent for record in found.values() for parent in parents_of(record))
+    ready = [(-times[commit], commit) for commit in found if not children[commit]]
+    heapq.heapify(ready)
+    order: list[Record] = []
+    while ready:
+        record = found[heapq.heappop(ready)[1]]
+        order.append(record)
+        for parent in parents_of(record):
+            children[parent] -= 1
+            if not children[parent] and parent in found:
+                heapq.heappush(ready, (-times[parent], parent))
+    return order
 
 
 def newest_at(manifest: Manifest, branch: str, *, moment_us: int, told: str) -> str:

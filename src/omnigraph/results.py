@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit.request import Outcome
 from omnigraph.storage.records import Head, Record
+from omnigraph.storage.tags import Tag
 
 if TYPE_CHECKING:
     from omnigraph.language.schema.plan import SchemaPlan
@@ -52,8 +53,14 @@ class CommitInfo:
             recovery=record.recovery,
         )
 
+    @property
+    def parents(self) -> list[str]:
+        """The commit before it and, of a merge, the one that was merged."""
+        return [commit for commit in (self.parent, self.merged_parent) if commit is not None]
+
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "created_at": self.created_at.isoformat(timespec="microseconds")}
+        created_at = self.created_at.isoformat(timespec="microseconds")
+        return {**asdict(self), "created_at": created_at, "parents": self.parents}
 
 
 @dataclass(frozen=True)
@@ -70,12 +77,51 @@ class BranchInfo:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class TagInfo:
+    """A name for a commit. Cleanup keeps everything that the commit pins."""
+
+    name: str
+    commit: str
+    created_at: datetime
+    actor: str | None = None
+    message: str | None = None
+
+    @staticmethod
+    def of(tag: Tag) -> TagInfo:
+        return TagInfo(tag.name, tag.commit, tag.created_at, tag.actor, tag.message)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "created_at": self.created_at.isoformat(timespec="microseconds")}
+
+
 def _commit_json(commit: CommitInfo | None) -> dict[str, Any] | None:
     return None if commit is None else commit.to_json()
 
 
 def _commit_of(outcome: Outcome) -> CommitInfo | None:
     return None if outcome.record is None else CommitInfo.of(outcome.record)
+
+
+@dataclass(frozen=True)
+class ResetResult:
+    """`previous` is the commit that the branch was at, `target` the one that it was reset to. `commit` records the
+    reset; None if the branch was there already.
+    """
+
+    branch: str
+    previous: str
+    target: str
+    commit: CommitInfo | None
+
+    @staticmethod
+    def of(branch: str, head: str, outcome: Outcome) -> ResetResult:
+        summary = (outcome.record.summary if outcome.record is not None else None) or {}
+        return ResetResult(branch, summary.get("from", head), summary.get("to", head), _commit_of(outcome))
+
+    def to_json(self) -> dict[str, Any]:
+        body = {"branch": self.branch, "previous": self.previous, "target": self.target}
+        return {**body, "commit": _commit_json(self.commit)}
 
 
 @dataclass(frozen=True)
@@ -191,7 +237,7 @@ class EmbedResult:
 @dataclass(frozen=True)
 class LeftForCleanup:
     """A table of which versions with dropped data are still there. `because` are reasons as in `kept` of a cleanup
-    (branch:, base:, merge_base:, tag:, lease:), or what failed.
+    (branch:, base:, merge_base:, tag:, lance_tag:, lease:), or what failed.
     """
 
     table_key: str

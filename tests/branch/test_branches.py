@@ -124,7 +124,7 @@ def test_no_live_name_is_a_folder_of_another(graph: og.Graph) -> None:
 def test_a_branch_that_is_missing_is_never_created_by_accident(graph: og.Graph) -> None:
     with pytest.raises(errors.BranchNotFound):
         graph.insert({"Person": [{"name": "x"}]}, branch="missing")
-    with pytest.raises(errors.BranchNotFound):
+    with pytest.raises(errors.RevisionNotFound):
         graph.create_branch("new", from_="missing")
     assert [b.name for b in graph.branches()] == ["main"]
 

@@ -17,7 +17,6 @@ from tests.cli.conftest import Cli
         ("commit", "list", "g", "--branch", "trial"),
         ("load", "g", "--branch", "trial", "--data", "people.jsonl", "--mode", "merge"),
         ("branch", "delete", "g", "trial"),
-        ("branch", "create", "g", "other", "--from", "trial"),
         ("verify", "g", "--branch", "trial"),
     ],
 )

@@ -8,7 +8,18 @@ from typing import Any
 from tests.cli.conftest import SCHEMA, Cli
 
 COMMIT = {
-    *("id", "branch", "parent", "merged_parent", "actor", "kind", "created_at", "schema", "manifest_version"),
+    *(
+        "id",
+        "branch",
+        "parent",
+        "merged_parent",
+        "parents",
+        "actor",
+        "kind",
+        "created_at",
+        "schema",
+        "manifest_version",
+    ),
     *("operation_id", "tables", "summary", "recovery"),
 }
 

@@ -34,10 +34,10 @@ def test_people_read_the_message_and_then_the_remedy_on_stderr(cli: Cli, folder:
     [
         (("init", "g", "--schema", "people.pg"), "graph_exists"),
         (("snapshot", "g", "--branch", "none"), "branch_not_found"),
-        (("snapshot", "g", "--commit", "01JNONE"), "commit_not_found"),
-        (("commit", "show", "g", "01JNONE"), "commit_not_found"),
+        (("snapshot", "g", "--commit", "01JNONE"), "revision_not_found"),
+        (("commit", "show", "g", "01JNONE"), "revision_not_found"),
         (("branch", "create", "g", "main"), "branch_exists"),
-        (("branch", "create", "g", "trial", "--from", "none"), "branch_not_found"),
+        (("branch", "create", "g", "trial", "--from", "none"), "revision_not_found"),
         (("branch", "delete", "g", "none"), "branch_not_found"),
         (("branch", "delete", "g", "main"), "branch_in_use"),
         (("export", "g", "--type", "Nobody"), "unknown_type"),

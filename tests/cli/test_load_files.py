@@ -115,3 +115,16 @@ def test_a_folder_of_tables_of_several_formats_is_refused(cli: Cli, empty: Path)
     assert "do not agree" in result.error["message"]
     missing = cli("load", empty, "--nodes", "Person=none", "--mode", "append", "--json")
     assert missing.error["condition"] == "file_unreadable"
+
+
+def test_the_longest_line_is_an_option_in_bytes_or_with_a_unit(cli: Cli, empty: Path, folder: Path) -> None:
+    (folder / "in.jsonl").write_text(f"{ADA}\n" + " " * 2000 + "\n")
+    words = ("load", empty, "--data", "in.jsonl", "--mode", "append", "--json")
+    refused = cli(*words, "--max-line-bytes", "1KiB")
+    assert (refused.code, refused.error["condition"]) == (1, "record_too_long")
+    assert refused.error["message"] == "line 2 of in.jsonl is longer than 1024 bytes."
+    for size in ("much", "0", "2GiB"):
+        wrong = cli(*words, "--max-line-bytes", size)
+        assert (wrong.code, wrong.error["condition"]) == (2, "wrong_usage")
+        assert "--max-line-bytes" in wrong.error["message"]
+    assert cli(*words, "--max-line-bytes", "2000").json["inserted"] == {"node:Person": 1}

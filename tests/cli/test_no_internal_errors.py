@@ -43,6 +43,8 @@ VERBS: dict[str, tuple[str, ...]] = {
     "branch delete": (),
     "commit list": ("--branch", "--limit"),
     "commit show": (),
+    "diff": ("--type", "--id", "--op", "--format"),
+    "history": ("--type", "--id", "--branch"),
     "schema show": ("--branch",),
     "schema plan": ("--schema", "--branch"),
     "schema apply": ("--schema", "--branch"),
@@ -70,7 +72,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "pipeline validate": ("--var",),
     "embed": ("--provider", "--type", "--batch", "--rate", "--branch"),
 }
-NAMED = ("branch create", "branch delete", "commit show")
+NAMED = ("branch create", "branch delete", "commit show", "diff")
 
 
 def _typed(rng: random.Random, graph: Path, verb: str) -> list[str]:

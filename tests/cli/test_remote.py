@@ -111,3 +111,23 @@ def test_inputs_and_graph_on_s3_load_as_from_a_disk(done: Cli, graph: Path, buck
     assert shown[0] == shown[1]
     left = client.list_objects_v2(Bucket=name, Prefix="other/__staging")
     assert left["KeyCount"] == 0
+
+
+def test_a_large_packed_file_is_unpacked_into_the_store_of_the_graph(
+    remote: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import omnigraph as og
+    from omnigraph.pipeline.bulk import cut, unpack
+
+    monkeypatch.setattr(cut, "PIECE_BYTES", (2000, 2000))
+    staged: list[str] = []
+    real = unpack.Staging.put_chunks
+    monkeypatch.setattr(
+        unpack.Staging, "put_chunks", lambda self, *a, **k: (staged.append(self.location.uri), real(self, *a, **k))[1]
+    )
+    (folder / "in.tsv.gz").write_bytes(
+        gzip.compress(b"name\tage\n" + b"".join(b'"p\n%d"\t7\n' % i for i in range(900)))
+    )
+    graph = og.open(remote)
+    done = graph.load(nodes={"Person": folder / "in.tsv.gz"}, mode="merge", engine="local")
+    assert (staged, done.inserted, done.lines) == ([remote], {"node:Person": 900}, 1801)

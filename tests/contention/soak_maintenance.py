@@ -33,14 +33,14 @@ from tests.faults.forkserver import Job
 
 WRITERS, READERS = 4, 2
 ROWS = 3000
-ROWS_MOST = 1200
+ROWS_MAX = 1200
 """Rows of one writer: then it deletes as many as it appends, and the graph stays as large as it is."""
 KEEP = 10
 ORPHANS_S = 60.0
 LOOK_EVERY_S = 5.0
 JUDGED_FROM_S = 240.0
 OPTIMIZE_AT_LEAST_EVERY_S = 60.0
-GROWTH_MOST = 1.5
+GROWTH_MAX = 1.5
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def run(processes: Processes, path: Path, *, seconds: float, seed: int) -> tuple
         return processes.start(job, {"uri": str(path), "seconds": seconds, **arguments})
 
     writers = [
-        start("keep_writing", client=f"w{i}", seed=rng.randrange(2**32), rows_most=ROWS_MOST, pause_s=0.02)
+        start("keep_writing", client=f"w{i}", seed=rng.randrange(2**32), rows_most=ROWS_MAX, pause_s=0.02)
         for i in range(WRITERS)
     ]
     readers = [start("keep_reading", seed=rng.randrange(2**32), pause_s=0.2) for _ in range(READERS)]
@@ -168,7 +168,7 @@ def _grown(seen: list[Figures], seconds: float) -> list[str]:
             sorted(getattr(f, name) for f in part)[len(part) // 2]
             for part in (seen[quarter : 2 * quarter], seen[3 * quarter :])
         )
-        if late > GROWTH_MOST * early + 10:
+        if late > GROWTH_MAX * early + 10:
             found.append(f"{name} has grown from {early} to {late}")
     return found
 

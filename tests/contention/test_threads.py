@@ -19,7 +19,7 @@ TURNS = 12
 
 
 def test_threads_write_and_read_through_one_handle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "_HANDLES_MOST", 2)  # tables are opened and let go all the time
+    monkeypatch.setattr(table, "_HANDLES_MAX", 2)  # tables are opened and let go all the time
     world.create(tmp_path / "graph")
     graph = omnigraph.open(tmp_path / "graph")
 

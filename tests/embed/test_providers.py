@@ -130,8 +130,8 @@ def refused(graph: og.Graph, kind: type[Exception], **options: Any) -> Any:
         (Fault(times=99, status=401), 401, 1),
         (Fault(times=99, status=400), 400, 1),
         (Fault(times=99, status=307, headers={"Location": "http://127.0.0.1:1/"}), 307, 1),
-        (Fault(times=99, status=429), 429, http.TRIES_MOST),
-        (Fault(times=99, drop=True), None, http.TRIES_MOST),
+        (Fault(times=99, status=429), 429, http.TRIES_MAX),
+        (Fault(times=99, drop=True), None, http.TRIES_MAX),
     ],
     ids=["401", "400", "redirect", "429 for ever", "dropped for ever"],
 )

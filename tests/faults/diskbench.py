@@ -210,7 +210,7 @@ class DiskBench:
         assert seen == new, f"{verb.name}, undisturbed, differs from its oracle: {difference(new, seen)}"
         traces = Traces.between(start, slot.files())
         expected = Expectation(
-            before, old, new, traces, verb.overtaken, verb.some(old), verb.unstamped, verb.again(old), verb.partly
+            before, old, new, traces, verb.overtaken, verb.some(old), verb.by_owner_only, verb.again(old), verb.partly
         )
         calls: list[Call] = []
         if not self.unsupervisable:

@@ -6,9 +6,10 @@ logical state that `read_state` returns is plain JSON, so that the oracle compar
     {branch: {"schema": {type: [property: type, …]}, "rows": {type: [row, …]}, "commits": n,
               "indices": {type: {index: rows that it does not cover}}, "deferred": [type, …]}}
 
-`indices` and `deferred`, types whose indices wait for a remap, are left out where there are none. Rows are sorted
-lists, not sets: a row that is there twice shows. Generated edge ids are left out. `commits` counts the graph commits of
-the branch that were not made by recovery. A place without a graph is `{}`.
+`indices` and `deferred`, types whose indices wait for a remap, are left out where there are none, and so are `tags`,
+which stand at main: the names of the people at each. Rows are sorted lists, not sets: a row that is there twice shows.
+Generated edge ids are left out. `commits` counts the graph commits of the branch that were not made by recovery. A
+place without a graph is `{}`.
 """
 
 from __future__ import annotations
@@ -221,6 +222,32 @@ def _wrong_answers(graph: Any, branch: str) -> list[str]:
 
 
 @job
+def clean(uri: str, keep: int) -> dict[str, Any]:
+    """Remove all but so many versions; what it freed, and the errors of tables."""
+    import omnigraph
+
+    done = omnigraph.open(uri, engine="local").cleanup(keep=keep, confirm=True)
+    return {"bytes": done.bytes_removed, "errors": [t.error for t in done.tables if t.error]}
+
+
+@job
+def insert_into(uri: str, names: list[str]) -> None:
+    """One new row in each of these types."""
+    import omnigraph
+
+    omnigraph.open(uri).insert({name: [{"name": "new"}] for name in names})
+
+
+@job
+def recover(uri: str) -> int:
+    """Settle what dead writers left; how many operations."""
+    import omnigraph
+    from omnigraph.maintenance.recover import recover as settle
+
+    return len(settle(omnigraph.open(uri)._door, wait_s=5).settled)
+
+
+@job
 def touch(path: str) -> None:
     """The least that a supervisor of system calls must see."""
     with open(path, "wb"):
@@ -284,6 +311,8 @@ def _read_branch(graph: Any, branch: str) -> dict[str, Any]:
     }
     indices = {t.name: uncovered for t in types if (uncovered := _uncovered(snapshot.view.open(t)))}
     deferred = [t.name for t in types if t.name in indices and fragment_reuse(snapshot.view.open(t))]
+    if branch == "main" and (tags := graph.tags()):
+        found["tags"] = {t.name: sorted(graph.nodes("Person", commit=t.commit)["name"].to_pylist()) for t in tags}
     return found | ({"indices": indices} if indices else {}) | ({"deferred": deferred} if deferred else {})
 
 

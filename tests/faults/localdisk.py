@@ -15,6 +15,7 @@ Nothing has to be compiled, calls that bypass libc are seen as well, and the cou
     enospc, eio               this call fails so, once
     stopped                   SIGSTOP before it; others act (`Supervisor.meanwhile`); SIGCONT, and it goes on
     full                      ENOSPC for this and every later call that needs space
+    small                     a disk of `capacity_bytes`: a call that needs more than is free fails with `error`
     broken                    EIO for this and every later call
 """
 
@@ -110,6 +111,8 @@ class DiskFault:
     kind: str
     at: int = -1
     when: Callable[[Call], bool] | None = None
+    capacity_bytes: int = 0
+    error: int = errno.ENOSPC
 
     def strikes(self, call: Call) -> bool:
         return self.when(call) if self.when else call.n == self.at
@@ -233,6 +236,11 @@ class Supervisor:
     def _strike(self, call: Call, stopped: _Stopped) -> int:
         assert self.fault is not None
         kind = self.fault.kind
+        if kind == "small":
+            if stopped.growth_bytes <= self.fault.capacity_bytes - allocated_bytes(self.root):
+                return 0
+            self.struck = self.struck or call
+            return self.fault.error
         if self.struck:
             needs = call.kind in NEEDS_SPACE
             return errno.EIO if kind == "broken" else errno.ENOSPC if kind == "full" and needs else 0
@@ -298,6 +306,20 @@ class _Stopped:
         if self.name in ("rename", "link"):
             return self._named(AT_FDCWD, a)
         return self._named(a, b) if self.name in ("renameat", "renameat2", "linkat") else None
+
+    @property
+    def growth_bytes(self) -> int:
+        """By how much the call makes a file larger on the disk, as long as files are written from front to back."""
+        _, address, size, length, *_ = self.arguments
+        if self.name == "fallocate":
+            size += length
+        elif self.name in ("writev", "pwritev", "pwritev2"):
+            size = sum(length for _, length in struct.iter_unpack("QQ", self._memory(address, 16 * size)))
+        elif self.kind != "write":
+            return 0
+        status = self.path.stat()
+        end = max(status.st_size, size) if self.name == "fallocate" else status.st_size + size
+        return _blocks(end) - max(_blocks(status.st_size), status.st_blocks * 512)
 
     def _open_file(self, descriptor: int) -> Path:
         return Path(os.readlink(f"/proc/{self.thread}/fd/{descriptor & 0xFFFFFFFF}"))
@@ -387,6 +409,16 @@ class _Stopped:
                 os.close(mine)
         finally:
             os.close(process)
+
+
+def _blocks(size: int) -> int:
+    return -(-size // PAGE) * PAGE
+
+
+def allocated_bytes(root: Path) -> int:
+    """What the files below a directory take on the disk."""
+    stats = {s.st_ino: s for path in root.rglob("*") if path.is_file() and (s := path.stat())}
+    return sum(max(_blocks(s.st_size), s.st_blocks * 512) for s in stats.values())
 
 
 def why_unsupervisable(server: ForkServer, directory: Path) -> str:

@@ -8,7 +8,7 @@ every branch, read again). The rules, in the order in which they are applied:
    graph's manifest has moved; a verb that says that it failed with some of its tables may have done the others
 3. acknowledged means present, once; a transient fault (an error, a drop, a lost answer) must not keep a verb from it
 4. what a writer makes of a dead process: if published, it stays; if all planned effects are there, forward, unless
-   Lance made some of them by itself; else back
+   only its owner may publish it; else back
 5. the state then stays what it is, whatever lands late
 6. a process that was stopped and goes on: acknowledged and present once, or a typed refusal and absent
 7. writable at once if the owner is dead, within a lease if it only might be
@@ -73,8 +73,8 @@ class Expectation:
     """What an operation may do in addition if it goes on after another writer came by (see `verbs.Verb`)."""
     some: tuple[State, ...] = ()
     """What an operation may have made of it that says that it could not do all of it."""
-    unstamped: bool = False
-    """Whether effects that Lance makes by itself are among them (see `verbs.Verb`)."""
+    by_owner_only: bool = False
+    """Whether nobody else publishes it (see `verbs.Verb`)."""
     again: State | None = None
     """The new state, with one table done anew in a commit of its own, because the store refused a commit of it."""
     partly: tuple[Callable[[State], None], ...] = ()
@@ -175,7 +175,7 @@ def _settled(expected: Expectation, evidence: Evidence, visible: str) -> tuple[s
         return ("new",)  # what is published stays; where there was nothing, the check creates the graph
     if evidence.fault in FINAL and evidence.struck:
         complete = evidence.traces.planned and evidence.traces.effects >= expected.whole.effects
-        return ("new",) if complete and not expected.unstamped else ("old",)
+        return ("new",) if complete and not expected.by_owner_only else ("old",)
     return ("old", "new")
 
 

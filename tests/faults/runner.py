@@ -34,7 +34,7 @@ from tests.faults.verbs import VERBS, Verb, by_name
 Bench = S3Bench | DiskBench
 # More than there are cores: freezes and refused requests mostly wait.
 JOBS_AT_ONCE = 6
-PROBLEM_CHARACTERS_MOST = 600
+PROBLEM_CHARACTERS_MAX = 600
 STORES = ("s3", "disk")
 
 
@@ -75,7 +75,7 @@ class Report:
         for result in self.violations:
             struck = result.struck or "nothing"
             lines.append(f"  {result.case.replay}   # struck {struck}")
-            lines += [f"      {problem[:PROBLEM_CHARACTERS_MOST]}" for problem in result.judgement.problems]
+            lines += [f"      {problem[:PROBLEM_CHARACTERS_MAX]}" for problem in result.judgement.problems]
         return "\n".join(lines)
 
     def slowest(self) -> str:

@@ -114,7 +114,7 @@ class S3Bench:
         self._server.remove(world)
         traces = Traces.between(objects, after)
         expected = Expectation(
-            before, old, new, traces, verb.overtaken, verb.some(old), verb.unstamped, verb.again(old), verb.partly
+            before, old, new, traces, verb.overtaken, verb.some(old), verb.by_owner_only, verb.again(old), verb.partly
         )
         return Stage(verb, objects, expected, requests, check_requests)
 

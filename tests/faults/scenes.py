@@ -46,6 +46,7 @@ DORA = {"Person": [{"name": "dora", "age": 50}]}
 DORA_AND_ACME = {**DORA, "Company": [{"name": "acme", "city": "Chur"}]}
 DORA_WORKS = {"WorksAt": [{"from": "dora", "to": "acme"}]}
 NOTE = {"Note": [{"title": "second"}]}
+TAG = "v1"
 # So many tables that several are committed at once.
 WIDE = [f"Wide{number}" for number in range(9)]
 WIDE_SCHEMA = SCHEMA + "".join(f"node {name} {{ name: String @key }}\n" for name in WIDE)
@@ -129,6 +130,31 @@ def create_with_history(place: Place) -> None:
         graph.create_branch("gone")
         graph.upsert({"Person": [{"name": "gone"}]}, branch="gone")
         graph.delete_branch("gone")
+
+
+def create_packed(place: Place) -> None:
+    """Two packs, a deleted branch in one of them, and loose branches beside them."""
+    from omnigraph.storage.packed_heads import pack_heads
+
+    create_with_forks(place)
+    with place.open() as graph:
+        graph.create_branch("idle")
+        graph.create_branch("former")
+        pack_heads(graph._manifest, keep=0)
+        graph.create_branch("loose")
+        pack_heads(graph._manifest, keep=0)
+        graph.upsert({"Person": [{"name": "loose"}]}, branch="loose")
+        graph.delete_branch("former")
+
+
+def create_tagged(place: Place) -> None:
+    """A tag of an old commit, above which a cleanup has removed versions."""
+    create_small(place)
+    with place.open() as graph:
+        graph.create_tag(TAG, graph.commits()[1].id)
+        for age in range(3):
+            graph.upsert({"Person": [{"name": "ben", "age": 50 + age}], "Knows": [{"from": "ben", "to": "anna"}]})
+        graph.cleanup(keep=1, confirm=True)
 
 
 def create_drifted(place: Place) -> None:
@@ -227,6 +253,22 @@ def bulk(
 
 def on_review(graph: Any) -> None:
     graph.upsert(person("dora"), branch="review")
+
+
+def pack_and_write(graph: Any) -> None:
+    """Nobody who reads notices a packing: the write behind it, on a packed branch, shows how far it came."""
+    from omnigraph.storage.packed_heads import pack_heads
+
+    pack_heads(graph._manifest, keep=0)
+    on_review(graph)
+
+
+def write_and_pack(graph: Any) -> None:
+    """A write on a packed branch, which packs behind itself. In a process of its own, as every verb is."""
+    from omnigraph.storage import packed_heads
+
+    packed_heads.LOOSE_MAX = packed_heads.LOOSE_KEPT = 0
+    on_review(graph)
 
 
 def person(name: str, age: int | None = None) -> dict[str, Any]:
@@ -378,6 +420,29 @@ def with_drift(state: State) -> None:
 
 def with_branch(state: State) -> None:
     state["review"] = copy.deepcopy(state["main"])
+
+
+def with_tag(state: State) -> None:
+    """Of the commit before the edges."""
+    state["main"]["tags"] = {TAG: ["anna", "ben", "cleo"]}
+
+
+def without_tag(state: State) -> None:
+    del state["main"]["tags"]
+
+
+def at_the_tag(state: State) -> None:
+    """The tagged commit, and the commit of the reset, whatever was written since."""
+    rows = state["main"]["rows"]
+    rows["Knows"], rows["WorksAt"] = [], []
+    rows["Person"] = [row for row in rows["Person"] if row["name"] in state["main"]["tags"][TAG]]
+    next(row for row in rows["Person"] if row["name"] == "ben")["age"] = 40
+    state["main"]["commits"] = 3
+
+
+def review_at_main(state: State) -> None:
+    state["review"] = copy.deepcopy(state["main"])
+    committed(state, branch="review")
 
 
 def without_branch(state: State) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tests.faults import scenes, worn
+from tests.faults import merges, scenes, worn
 from tests.faults.scenes import (
     Place,
     State,
@@ -65,8 +65,10 @@ class Verb:
     """What else is right if the verb was stopped, another writer came by, and it went on: changes of that state."""
     partly: tuple[Change, ...] = ()
     """What a verb may have done that works on several tables, could not do one of them, and says so."""
-    unstamped: bool = False
-    """Whether Lance makes the last commits of each table by itself: nobody but its owner publishes these."""
+    by_owner_only: bool = False
+    """Whether nobody but its owner publishes it: Lance makes the last commits of each table by itself, or the branch
+    gets another incarnation.
+    """
     anew: str | None = None
     """The branch on which a table is done anew, in a commit of its own, after the store refused a commit of it: what
     was prepared for it can be used once.
@@ -114,8 +116,10 @@ POINTS = {
     "publish": Point(GRAPH_VERSION, after=True, settles_to_new=True),
 }
 
-UNSTAMPED_EFFECTS = replace(POINTS["all_effects"], settles_to_new=False)
-"""Only its owner knows whether all of what Lance commits by itself was synced: others take it back."""
+BY_OWNER_ONLY = replace(POINTS["all_effects"], settles_to_new=False)
+"""Only its owner knows whether all of what Lance commits by itself was synced, and only who resets a branch replaces
+its incarnation: others take it back.
+"""
 
 
 def graph_verb(name: str, act: Act, change: Change, start: Start = create_small) -> Verb:
@@ -134,6 +138,12 @@ def upkeep_verb(name: str, act: Act, change: Callable[..., None], start: Start) 
     """A verb that publishes the tables it could do and tells of the others."""
     partly = tuple(functools.partial(change, tables=(table,)) for table in worn.WORN)
     return replace(graph_verb(name, act, change, start), partly=partly, overtaken=worn.CAUGHT_UP)
+
+
+def reset_verb(name: str, branch: str, to: str, change: Change, start: Start) -> Verb:
+    """A reset that goes on after another writer came by throws away what that one wrote."""
+    verb = graph_verb(name, lambda g: g.reset_branch(branch, to=to), change, start)
+    return replace(verb, by_owner_only=True, overtaken=(change,))
 
 
 def recovery_verb(name: str, point: Point, *, of: str = "upsert_types", start: Start = create_small) -> Verb:
@@ -188,7 +198,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     replace(
         upkeep_verb("optimize_deferred", worn.optimize(defer_index_remap=True), worn.compacted, worn.create_by_address),
-        unstamped=True,
+        by_owner_only=True,
         anew="main",
         overtaken=(*worn.CAUGHT_UP, scenes.committed),
     ),
@@ -203,9 +213,25 @@ VERBS: tuple[Verb, ...] = (
     recovery_verb("recover_optimize", POINTS["all_effects"], of="optimize", start=worn.create_worn),
     recovery_verb("recover_optimize_back", POINTS["first_effect"], of="optimize", start=worn.create_worn),
     recovery_verb("recover_drain", POINTS["all_effects"], of="optimize_drain", start=worn.create_deferred),
-    recovery_verb("recover_deferred", UNSTAMPED_EFFECTS, of="optimize_deferred", start=worn.create_by_address),
+    recovery_verb("recover_deferred", BY_OWNER_ONLY, of="optimize_deferred", start=worn.create_by_address),
     recovery_verb("recover_repair", POINTS["all_effects"], of="repair", start=scenes.create_drifted),
     recovery_verb("recover_discard", POINTS["all_effects"], of="repair_discard", start=scenes.create_drifted),
+    graph_verb("merge", merges.merge, merges.merged, merges.create_diverged),
+    graph_verb("merge_copy", merges.merge_by_copy, merges.merged, merges.create_diverged),
+    graph_verb("merge_schema", merges.merge_by_copy, merges.with_columns, merges.create_with_new_columns),
+    graph_verb("revert", merges.revert_newest, merges.reverted, merges.create_diverged),
+    graph_verb("cherry_pick", merges.cherry_pick_first, merges.picked, merges.create_diverged),
+    graph_verb("delete_merged", lambda g: g.delete_branch("review"), scenes.without_branch, merges.create_merged),
+    person_verb("cleanup_merged", merges.cleanup_and_write, "fay", 50, start=merges.create_merged_and_deleted),
+    recovery_verb("recover_merge", POINTS["all_effects"], of="merge", start=merges.create_diverged),
+    recovery_verb("recover_merge_back", POINTS["first_effect"], of="merge", start=merges.create_diverged),
+    person_verb("pack_first", scenes.pack_and_write, "dora", start=create_with_forks, branch="review"),
+    person_verb("pack_merge", scenes.write_and_pack, "dora", start=scenes.create_packed, branch="review"),
+    graph_verb("tag_create", lambda g: g.create_tag(scenes.TAG, g.commits()[-2].id), scenes.with_tag),
+    graph_verb("tag_delete", lambda g: g.delete_tag(scenes.TAG), scenes.without_tag, scenes.create_tagged),
+    reset_verb("reset_main", "main", scenes.TAG, scenes.at_the_tag, scenes.create_tagged),
+    reset_verb("reset_branch", "review", "main", scenes.review_at_main, create_with_forks),
+    recovery_verb("recover_reset", BY_OWNER_ONLY, of="reset_main", start=scenes.create_tagged),
 )
 
 

@@ -67,6 +67,7 @@ RIGHT: dict[str, set[str]] = {
     "Observer": set(),
     "Session": set(),
     "Watcher": set(),
+    "Event": set(),
     "Format": {"text"},
     "CleanupResult | Mapping[str, Any]": {"mapping"},
     "OptimizePlan | Mapping[str, Any]": {"mapping"},

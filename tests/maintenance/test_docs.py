@@ -139,12 +139,12 @@ def test_the_figures_on_the_page_are_those_of_the_code() -> None:
         f"{ROWS_PER_FRAGMENT:,}",
         f"{FULL_BYTES >> 20} MiB",
         f"{100 * DELETED_SHARE:.0f} %",
-        f"{build.VECTORS_LEAST}",
-        f"{build.FLAT_MOST:,}",
+        f"{build.VECTORS_MIN}",
+        f"{build.FLAT_MAX:,}",
         f"{build.PARTITION_ROWS:,}",
         f"{build.RETRAIN_GROWTH} times",
         f"{segments.SEGMENT_ROWS:,}",
         f"{segments.ABSORB_ROWS:,}",
-        f"{segments.SEGMENTS_MOST} segments",
+        f"{segments.SEGMENTS_MAX} segments",
     ):
         assert number in section, number

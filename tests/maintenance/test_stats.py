@@ -52,6 +52,12 @@ def test_figures_of_a_table(graph: og.Graph) -> None:
     assert table(graph, "node:City").missing_indices == (), "nothing can be built over no rows"
 
 
+def _bytes_without_reserve(graph: og.Graph) -> int:
+    """All files of the graph but the space that it keeps for a full disk."""
+    files = (f for f in Path(graph.uri).rglob("*") if f.is_file() and f.name != "__reserve")
+    return sum(f.stat().st_size for f in files)
+
+
 def test_figures_of_the_graph(graph: og.Graph) -> None:
     graph.create_branch("side")
     graph.upsert({"City": [{"name": "Bonn"}]}, branch="side")
@@ -64,7 +70,7 @@ def test_figures_of_the_graph(graph: og.Graph) -> None:
     assert found.rows == 31
     assert found.fragments == 20
     assert found.manifest_versions == len(list(Path(graph.uri).glob("__manifest/_versions/*.manifest")))
-    everything = sum(f.stat().st_size for f in Path(graph.uri).rglob("*") if f.is_file())
+    everything = _bytes_without_reserve(graph)
     assert found.bytes_on_disk == everything
     assert found.last_optimize is None
     assert found.pending == found.pending_dead == found.staging_bytes == 0
@@ -123,7 +129,7 @@ def test_a_table_that_can_not_be_opened_has_its_error_and_the_others_their_figur
     assert knows.error is not None
     rest = [f for f in Path(graph.uri, knows.path).rglob("*") if f.is_file()]
     assert (knows.files, knows.bytes_on_disk) == (len(rest), sum(f.stat().st_size for f in rest))
-    assert again.stats().bytes_on_disk == sum(f.stat().st_size for f in Path(graph.uri).rglob("*") if f.is_file())
+    assert again.stats().bytes_on_disk == _bytes_without_reserve(graph)
     assert table(again, "node:Person").rows == 21
     assert "run omnigraph verify: edge:Knows can't be opened" in again.stats().advice
 
@@ -164,7 +170,7 @@ def test_the_command_shows_a_table_and_advice(graph: og.Graph, capsys: pytest.Ca
         *("table", "rows", "deleted", "fragments", "small", "live", "on", "disk", "versions", "indices")
     ]
     assert lines[1].startswith("node:Person    21     30 %         10     10")
-    assert "1 branch, 0 forks, 12 commits" in shown.out
+    assert "1 branch, 0 tags, 0 forks, 12 commits" in shown.out
     assert "run omnigraph optimize: 10 small fragments" in shown.out
 
 
@@ -173,7 +179,8 @@ def test_the_json_is_this(graph: og.Graph, capsys: pytest.CaptureFixture[str]) -
     document = json.loads(capsys.readouterr().out)
     assert document == graph.stats().to_json()
     assert list(document) == [
-        *("uri", "branch", "commit", "row_ids", "branches", "commits", "manifest_versions", "manifest_fragments"),
+        *("uri", "branch", "commit", "row_ids", "branches", "tags", "commits", "manifest_versions"),
+        "manifest_fragments",
         *("manifest_bytes", "pending", "pending_dead", "staging_bytes", "last_optimize", "last_optimize_commit"),
         *("rows", "fragments", "small_fragments", "bytes_live", "bytes_on_disk", "versions", "forks", "coverage"),
         *("drifted_tables", "tables", "advice"),

@@ -16,6 +16,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.pipeline.bulk import cut
+from omnigraph.pipeline.csv import blocks
 from omnigraph.pipeline.csv.cut import csv_segments, cut_files, look_at
 from omnigraph.pipeline.csv.options import csv_format
 from omnigraph.pipeline.csv.read import read_csv
@@ -67,13 +68,18 @@ def agrees(case: Case, expected: Reference, found: tuple[list[str], Rows, list[i
 
 @pytest.mark.parametrize("packing", PACKINGS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_packing_is_read_as_the_csv_module_reads_it(case: Case, packing: str, tmp_path: Path) -> None:
+def test_every_packing_is_read_as_the_csv_module_reads_it(
+    case: Case, packing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(case, tmp_path, packing)
     for size in (1, 2, 3, 5, 8, 13, 40) if packing == "cut" else (1 << 20,):
         agrees(case, reference(case), read(path, dict(case.options), size=size))
+    for block_bytes in (1, 2, 3, 5, 8, 13, 40):
+        monkeypatch.setattr(blocks, "BLOCK_BYTES", block_bytes)
+        agrees(case, reference(case), read(path, dict(case.options), size=40 if packing == "cut" else 1 << 20))
 
 
-def test_random_bytes_are_read_as_the_csv_module_reads_them(tmp_path: Path) -> None:
+def test_random_bytes_are_read_as_the_csv_module_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -91,6 +97,7 @@ def test_random_bytes_are_read_as_the_csv_module_reads_them(tmp_path: Path) -> N
             continue
         tried += 1
         for size in (rng.randrange(1, 6), 1 << 20):
+            monkeypatch.setattr(blocks, "BLOCK_BYTES", rng.randrange(1, 20))
             found = _read_or_open(path, options, size)
             if found is not None:
                 agrees(case, reference(case), found)

@@ -196,6 +196,18 @@ def test_a_parquet_quarantine_holds_the_same_as_lines(graph: og.Graph, tmp_path:
     assert json.loads(told[0]["record"]) == {"name": "a", "age": 300}
 
 
+def test_new_ids_of_json_lines_differ_across_pieces(tmp_path: Path) -> None:
+    """The records made of short lines are longer than the lines: their numbers ran into those of the next piece."""
+    graph = og.init(tmp_path / "notes", "node Note { text: String }")
+    count = 270_000
+    path = tmp_path / "notes.jsonl"
+    path.write_text("".join(f'{{"text":"{i}"}}\n' for i in range(count)))
+    assert path.stat().st_size > cut.PIECE_BYTES[0]
+    graph.load(nodes={"Note": str(path)}, mode="append", engine="local")
+    ids = graph.nodes("Note", columns=["id"]).column("id")
+    assert len(ids) == len(ids.unique()) == count
+
+
 def test_the_load_in_memory_writes_a_parquet_quarantine_too(graph: og.Graph, tmp_path: Path) -> None:
     aside = tmp_path / "aside.parquet"
     graph.load([b"nonsense\n"], mode="append", on_error="quarantine", quarantine=aside)

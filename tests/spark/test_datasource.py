@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.pipeline import datasource_read
-from omnigraph.pipeline.datasource import READ_OPTIONS, WRITE_OPTIONS, OmnigraphSource
+from omnigraph.pipeline.datasource import CHANGE_OPTIONS, READ_OPTIONS, STREAM_OPTIONS, WRITE_OPTIONS, OmnigraphSource
 from omnigraph.pipeline.datasource_write import GraphWriter, Staged
 from omnigraph.storage.filters import quoted
 
@@ -481,9 +481,9 @@ def test_large_partitions_are_staged_in_several_files(target: og.Graph, monkeypa
 
 
 def test_batches_with_large_blobs_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasource_read, "BATCH_BYTES_MOST", 10_000)
+    monkeypatch.setattr(datasource_read, "BATCH_BYTES_MAX", 10_000)
     batch = pa.RecordBatch.from_pydict({"b": [os.urandom(4_000) for _ in range(9)]})
-    parts = list(datasource_read._cut(batch))
+    parts = list(datasource_read.cut_by_bytes(batch))
     assert len(parts) > 3
     assert pa.Table.from_batches(parts).equals(pa.table(batch))
 
@@ -525,11 +525,11 @@ def test_a_bucket_is_read_and_written_with_the_options_given(source: Any) -> Non
 def test_the_examples_of_the_page_run(source: Any, tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     exec("\n".join(blocks), {"spark": source, "uri": str(tmp_path / "graph")})
 
 
 def test_every_option_is_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
-    for name in {*READ_OPTIONS, *WRITE_OPTIONS} - {"path"}:
-        assert f"`{name}`" in page
+    for name in {*READ_OPTIONS, *CHANGE_OPTIONS, *STREAM_OPTIONS, *WRITE_OPTIONS} - {"path"}:
+        assert f"`{name}`" in page.lower()

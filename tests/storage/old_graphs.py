@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import json
+import secrets
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,13 +23,13 @@ from typing import Any, Literal
 import lance
 import obstore
 import pyarrow as pa
-from ulid import ULID
 
 from omnigraph.language.schema import accept, parse_schema, plan_changes, schema_to_json
 from omnigraph.language.schema.ids import fresh_ids
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage.layout import locate
 from omnigraph.storage.objects import open_store
+from omnigraph.storage.ulids import new_ulid
 
 State = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -214,7 +215,7 @@ class OldGraph:
         return self.put_intent({**body, **(changes or {})})
 
     def put_intent(self, body: dict[str, Any]) -> str:
-        operation = str(ULID())
+        operation = new_ulid()
         whole = {"format": self.generation, "operation": operation, **body}
         self.put_object(f"{operation}.json", json.dumps(whole).encode())
         time.sleep(0.002)  # so that names sort by the order in which they were written
@@ -264,7 +265,7 @@ class OldGraph:
         actor: str | None = None,
     ) -> str:
         """One publish: commit, versions, tombstones, schema and head, in one write."""
-        commit, at = str(ULID()), self.branches[branch]
+        commit, at = new_ulid(), self.branches[branch]
         parent, at.commit, at.schema = at.commit, commit, schema or at.schema
         at.lines.update(lines)
         body = {"parent": parent or None, "merged_parent": None, "actor": actor, "kind": kind}
@@ -332,7 +333,7 @@ def manifest_shape(generation: int) -> pa.Schema:
 def arrow_rows(name: str, rows: Rows) -> pa.Table:
     """Rows as an old table stores them: a node's id is its key, an edge's a number of its own."""
     nodes = ("name", "title")
-    whole = [{"id": next((r[k] for k in nodes if k in r), None) or str(ULID()), **r} for r in rows]
+    whole = [{"id": next((r[k] for k in nodes if k in r), None) or new_ulid(), **r} for r in rows]
     fields = [pa.field(n, t, nullable=n not in ("id", "src", "dst")) for n, t in COLUMNS[name]]
     return pa.Table.from_pylist(whole, schema=pa.schema(fields))
 
@@ -383,7 +384,7 @@ def _note(title: str) -> dict[str, Any]:
 
 
 def _hex() -> str:
-    return ULID().hex[-12:]
+    return secrets.token_hex(6)
 
 
 def _now_us() -> int:

@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import BranchNotFound, NewerFormat, NotAGraph
-from omnigraph.storage.manifest import FORMAT
+from omnigraph.storage.manifest import FORMAT_MAX
 from tests.storage.looks import (
     GENERATIONS,
     INTENTS,
@@ -175,12 +175,12 @@ def test_a_newer_graph_is_not_written_and_nothing_is_touched(uri: str, write: Ca
     with og.init(uri, SCHEMA) as graph:
         graph.insert(ZOE)
         graph.create_branch("review")
-    stamp(uri, str(FORMAT + 1))
+    stamp(uri, str(FORMAT_MAX + 1))
     before = tree(uri)
     with og.open(uri) as graph:
         with pytest.raises(NewerFormat) as refused:
             write(graph)
-        assert refused.value.fields == {"found": FORMAT + 1, "known": FORMAT}
+        assert refused.value.fields == {"found": FORMAT_MAX + 1, "known": FORMAT_MAX}
         assert "Upgrade omnigraph first" in refused.value.remedy
         assert graph.snapshot().read("Person").num_rows == 1  # its heads are what this program knows
     assert tree(uri) == before
@@ -189,7 +189,7 @@ def test_a_newer_graph_is_not_written_and_nothing_is_touched(uri: str, write: Ca
 @pytest.mark.parametrize("head", ['{"state": "elsewhere"}', "not JSON", None])
 def test_a_newer_graph_whose_heads_are_unknown_is_not_read(uri: str, head: str | None) -> None:
     og.init(uri, SCHEMA).close()
-    stamp(uri, str(FORMAT + 1))
+    stamp(uri, str(FORMAT_MAX + 1))
     lance.dataset(f"{uri}/__manifest").update_config({"head:main": head})
     before = tree(uri)
     with og.open(uri) as graph:

@@ -10,10 +10,10 @@ import orjson
 
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.parse import parse_schema
+from omnigraph.storage.ulids import Ulids
 from omnigraph.write.envelope import Parsed
 from omnigraph.write.envelope.reading import _table_of
 from omnigraph.write.envelope.record import Record, judge
-from omnigraph.write.keys import Ulids
 
 SCHEMA = parse_schema(
     """

@@ -12,7 +12,6 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from omnigraph.errors import RecordError
 from omnigraph.storage.columns import arrow_schema
 from omnigraph.write.envelope import blocks as blocks_module
 from omnigraph.write.envelope import chunks_of, parse, reading
@@ -324,12 +323,6 @@ def test_blank_lines_are_counted_and_never_looked_at_one_by_one(monkeypatch: pyt
     assert parsed.line_count == 10_002
     assert [line.line for line in parsed.rejected] == [5001]
     assert sum(parsed_one_by_one) <= 2, "the line that is no record, and the one of spaces"
-
-
-def test_a_line_beyond_the_limit_is_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks_module, "LINE_BYTES_MAX", 1000)
-    with pytest.raises(RecordError):
-        parse(SCHEMA, [b"x" * 300] * 10, block_bytes=200)
 
 
 def test_integers_beyond_two_to_the_53_are_exact_and_floats_are_rounded_once() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from omnigraph.language.schema.model import Constraint, NodeType, Property, PropertyType
 from omnigraph.storage.columns import arrow_type
-from omnigraph.write.keys import Ulids, canonical_id, canonical_ids, fresh_ids, texts
+from omnigraph.storage.ulids import Ulids
+from omnigraph.write.keys import canonical_id, canonical_ids, texts
 
 
 def keyed(*kinds: str, ids: tuple[str, ...] = ()) -> NodeType:
@@ -98,10 +99,10 @@ def test_float_texts_give_the_stored_value_back_in_the_fewest_digits(values: lis
 
 
 def test_fresh_ids_are_ulids_that_increase_and_do_not_repeat() -> None:
-    ids = fresh_ids(5000).to_pylist()
+    ids = Ulids.fresh().ids(np.arange(5000)).to_pylist()
     assert ids == sorted(set(ids))
     assert all(len(i) == 26 and set(i) <= set("0123456789ABCDEFGHJKMNPQRSTVWXYZ") for i in ids)
-    assert not set(ids) & set(fresh_ids(5000).to_pylist())
+    assert not set(ids) & set(Ulids.fresh().ids(np.arange(5000)).to_pylist())
 
 
 @settings(deadline=None)

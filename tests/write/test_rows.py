@@ -13,7 +13,7 @@ import pytest
 from omnigraph.errors import ConstraintViolation, UnknownProperty, UsageError
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.storage.columns import arrow_schema
-from omnigraph.write.keys import fresh_ids
+from omnigraph.storage.ulids import Ulids
 from omnigraph.write.rows import rows_to_table, set_to_table, value_array
 
 SCHEMA = parse_schema(
@@ -329,4 +329,4 @@ def test_values_to_look_up_are_typed_like_the_column() -> None:
 
 
 def test_two_hundred_thousand_ids_take_little_time() -> None:
-    assert len(fresh_ids(200_000)) == 200_000
+    assert len(Ulids.fresh().ids(np.arange(200_000))) == 200_000

@@ -1,8 +1,10 @@
 """Create a branch: one small change of the manifest's config, whatever the number of tables.
 
-1. read     the head to start from
-2. swap     set `head:<name>` and rewrite `refs`, which excludes every other creation and deletion since 1
-3. ask      after an error: is the branch there, with the incarnation that only I know?
+1. read     the commit to start from: the newest of a branch, or any that a revision names
+2. check    of a commit that no branch is at: its versions are there, and no cleanup has announced one (`availability`)
+3. swap     set `head:<name>` and rewrite `refs`, which excludes every other creation and deletion since 1, and cleanup
+4. ask      after an error: is the branch there, with the incarnation that only I know?
+5. pack     the heads of idle branches, once there are many loose ones (`storage/packed_heads.py`)
 
 The new head holds no pins, only the commit that it starts from. Tables are forked by the first write on the branch.
 A crash leaves the branch or no trace.
@@ -11,54 +13,81 @@ A crash leaves the branch or no trace.
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
+from collections.abc import Mapping
 
+from omnigraph.branch.availability import require_available
 from omnigraph.branch.names import require_free, require_name
+from omnigraph.branch.revisions import resolve
+from omnigraph.commit.backoff import attempts
 from omnigraph.commit.migrate import require_current
-from omnigraph.errors import BranchNotFound, PreconditionFailed, StorageError, WriterBusy
+from omnigraph.errors import PreconditionFailed, StorageError
 from omnigraph.storage.manifest import HEAD, REFS, Manifest, SwapLost, fresh_incarnation
-from omnigraph.storage.records import Head
+from omnigraph.storage.packed_heads import pack_if_due
+from omnigraph.storage.records import Head, Record
+from omnigraph.storage.tags import read_tags
 
-TRIES_MOST = 20
 
-
-def create_branch(manifest: Manifest, name: str, *, from_branch: str, if_commit: str | None = None) -> Head:
-    """The head of the new branch, which stands where `from_branch` stands."""
+def create_branch(manifest: Manifest, name: str, *, from_: str, if_commit: str | None = None) -> Head:
+    """The head of the new branch, which stands at the commit that the revision `from_` names."""
     require_name(name)
     require_current(manifest)
     incarnation = fresh_incarnation()
-    for _ in range(TRIES_MOST):
-        heads = manifest.heads()
-        if name in heads and heads[name].incarnation == incarnation:
-            return heads[name]
-        require_free(name, heads)
-        if from_branch not in heads:
-            raise BranchNotFound(branch=from_branch, uri=manifest.location.uri)
-        start = heads[from_branch]
-        if if_commit is not None and start.commit != if_commit:
-            raise PreconditionFailed(expected=if_commit, actual=start.commit, branch=from_branch)
-        head = replace(
-            start,
-            branch=name,
-            incarnation=incarnation,
-            epoch=0,
-            base=start.commit,
-            pins={},
-            recent=(),
-            made_from=(start.branch, start.incarnation),
-        )
+    for _ in attempts(name, local=manifest.location.is_local):
+        table, reader = manifest.table(), manifest.reader
+        created = reader.find(table, name)
+        if created is not None and created.incarnation == incarnation:
+            return created
+        require_free(name, reader.names_of(table), read_tags(manifest))
+        source = reader.find(table, from_)
+        heads = manifest.heads() if source is None else {from_: source}
+        head = _start(manifest, name, incarnation, from_, heads)
+        if if_commit is not None and head.commit != if_commit:
+            raise PreconditionFailed(expected=if_commit, actual=head.commit, branch=from_)
+        if source is None:
+            require_available(manifest, head.commit, heads)
         try:
-            manifest.update({HEAD + name: head.dumps(), REFS: secrets.token_hex(6)}, read_version=start.version)
+            manifest.update({HEAD + name: head.dumps(), REFS: secrets.token_hex(6)}, read_version=table.version)
         except SwapLost:
             continue
         except StorageError:
             if _is_there(manifest, name, incarnation):
                 continue
             raise
-        return manifest.head(name)
-    raise WriterBusy(branch=name, waited_s=0.0)
+        created = manifest.head(name)
+        pack_if_due(manifest)
+        return created
+    raise AssertionError("unreachable")
+
+
+def _start(manifest: Manifest, name: str, incarnation: str, from_: str, heads: Mapping[str, Head]) -> Head:
+    """The head of a branch that has not been written to."""
+    source = heads.get(from_)
+    commit = resolve(manifest, from_) if source is None else source.commit
+    record = manifest.record(commit)
+    return Head(
+        branch=name,
+        commit=commit,
+        parent=record.parent,
+        epoch=0,
+        incarnation=incarnation,
+        schema=record.schema,
+        pins={},
+        base=commit,
+        depth=record.depth,
+        made_from=origin_of(from_, record, heads),
+    )
+
+
+def origin_of(revision: str, record: Record, heads: Mapping[str, Head]) -> tuple[str, str] | None:
+    """The branch that something is made from, and its incarnation: the one that the revision names, or else the one
+    that the commit belongs to; None if that is not there any more.
+    """
+    source = heads.get(revision)
+    if source is None:
+        source = next((head for head in heads.values() if head.incarnation == record.incarnation), None)
+    return None if source is None else (source.branch, source.incarnation)
 
 
 def _is_there(manifest: Manifest, name: str, incarnation: str) -> bool:
-    found = manifest.heads().get(name)
+    found = manifest.find(name)
     return found is not None and found.incarnation == incarnation

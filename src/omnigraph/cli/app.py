@@ -15,10 +15,12 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from omnigraph.cli import (
+    changes,
     cleanup,
     clone,
     data,
     demo,
+    diff,
     direct,
     embed,
     export,
@@ -26,6 +28,7 @@ from omnigraph.cli import (
     load,
     local,
     maintain,
+    merge,
     mutate,
     optimize,
     pipeline,
@@ -34,6 +37,7 @@ from omnigraph.cli import (
     repair,
     shell,
     stats,
+    tags,
     verify,
 )
 
@@ -51,8 +55,9 @@ class Verb:
 
 GROUPS = {
     "schema": "Show, plan and apply schemas.",
-    "branch": "Create, list and delete branches.",
-    "commit": "List and show commits.",
+    "branch": "Create, list, merge, reset and delete branches.",
+    "tag": "Create, list and delete tags.",
+    "commit": "List, show, revert and cherry-pick commits.",
     "pipeline": "Run, check and plan pipeline files.",
 }
 
@@ -231,9 +236,20 @@ VERBS = (
         (
             "omnigraph branch create ./people review/anna",
             "omnigraph branch create review/anna --store ./people --from trial",
+            "omnigraph branch create ./people hotfix --from release/1",
         ),
     ),
     Verb("branch list", "URI [OPTIONS]", "List the branches.", data.branch_list, ("omnigraph branch list ./people",)),
+    Verb(
+        "branch reset",
+        "URI NAME --to REVISION [OPTIONS]",
+        "Let a branch stand at another commit.",
+        data.branch_reset,
+        (
+            "omnigraph branch reset ./people main --to release/1",
+            "omnigraph branch reset s3://bucket/people trial --to 01JABC… --if-commit 01JDEF… --yes",
+        ),
+    ),
     Verb(
         "branch delete",
         "URI NAME [OPTIONS]",
@@ -242,18 +258,105 @@ VERBS = (
         ("omnigraph branch delete ./people review/anna", "omnigraph branch delete s3://bucket/people trial --yes"),
     ),
     Verb(
+        "branch merge",
+        "URI SOURCE [OPTIONS]",
+        "Merge a branch into another.",
+        merge.branch_merge,
+        (
+            "omnigraph branch merge ./people review/anna",
+            "omnigraph branch merge ./people review/anna --plan --conflicts conflicts.jsonl",
+            "omnigraph branch merge ./people review/anna --resolve conflicts.jsonl --delete-branch",
+            "omnigraph branch merge s3://bucket/people main --into review/anna --strategy theirs --json",
+        ),
+    ),
+    Verb(
+        "tag create",
+        "URI NAME [REVISION] [OPTIONS]",
+        "Name a commit.",
+        tags.tag_create,
+        (
+            "omnigraph tag create ./people release/1",
+            "omnigraph tag create ./people before-cleanup 01JABC… --message 'last good state'",
+            "omnigraph tag create january 2026-01-31 --store ./people --branch trial",
+        ),
+    ),
+    Verb("tag list", "URI [OPTIONS]", "List the tags.", tags.tag_list, ("omnigraph tag list ./people",)),
+    Verb(
+        "tag delete",
+        "URI NAME [OPTIONS]",
+        "Delete a tag.",
+        tags.tag_delete,
+        ("omnigraph tag delete ./people release/1",),
+    ),
+    Verb(
+        "changes",
+        "[baseline] URI [OPTIONS]",
+        "Show what each commit changed, and follow.",
+        changes.changes,
+        (
+            "omnigraph changes ./people --limit 10",
+            "omnigraph changes ./people --after feed1.WyI… --type Person --format jsonl",
+            "omnigraph changes s3://bucket/people --from-now --follow --format jsonl",
+            "omnigraph changes baseline ./people --format jsonl > baseline.jsonl",
+        ),
+    ),
+    Verb(
         "commit list",
         "URI [OPTIONS]",
         "List the commits of a branch.",
         data.commit_list,
-        ("omnigraph commit list ./people --limit 10", "omnigraph commit list ./people --branch trial --json"),
+        (
+            "omnigraph commit list ./people --limit 10",
+            "omnigraph commit list ./people --branch trial --json",
+            "omnigraph commit list ./people --graph",
+        ),
     ),
     Verb(
         "commit show",
-        "URI ID [OPTIONS]",
+        "URI REVISION [OPTIONS]",
         "Show one commit.",
         data.commit_show,
-        ("omnigraph commit show ./people 01JABC…",),
+        (
+            "omnigraph commit show ./people 01JABC…",
+            "omnigraph commit show ./people release/1",
+            "omnigraph commit show ./people 01JABC… --changes --json",
+        ),
+    ),
+    Verb(
+        "commit revert",
+        "URI ID [OPTIONS]",
+        "Undo what one commit changed.",
+        merge.commit_revert,
+        ("omnigraph commit revert ./people 01JABC…", "omnigraph commit revert ./people 01JABC… --branch review/anna"),
+    ),
+    Verb(
+        "commit cherry-pick",
+        "URI ID [OPTIONS]",
+        "Bring the change of one commit onto a branch.",
+        merge.commit_cherry_pick,
+        ("omnigraph commit cherry-pick ./people 01JABC… --onto review/anna",),
+    ),
+    Verb(
+        "diff",
+        "URI BASE..TARGET [OPTIONS]",
+        "Show what differs between two states.",
+        diff.diff,
+        (
+            "omnigraph diff ./people main..review/anna",
+            "omnigraph diff ./people main...review/anna --stat",
+            "omnigraph diff ./people 01JABC…..main --type Person --op update --format jsonl",
+            "omnigraph diff s3://bucket/people 01JABC…..01JDEF… --format parquet --out changes/ --engine spark",
+        ),
+    ),
+    Verb(
+        "history",
+        "URI --type NAME --id ID [OPTIONS]",
+        "Show every version of one entity.",
+        diff.history,
+        (
+            "omnigraph history ./people --type Person --id Ada",
+            "omnigraph history ./people --type Knows --id 01J… --json",
+        ),
     ),
     Verb(
         "cleanup",

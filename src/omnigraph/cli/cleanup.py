@@ -18,7 +18,7 @@ from omnigraph.errors import UsageError
 if TYPE_CHECKING:
     from omnigraph.maintenance.cleanup import CleanupResult
 
-SHOWN_MOST = 10
+SHOWN_MAX = 10
 _FIGURES = frozenset(("versions", "files", "size"))
 
 Keep = Annotated[
@@ -143,11 +143,11 @@ def cleanup_text(result: CleanupResult) -> Lines:
         ]
         lines.append(Table(("table", "versions", "files", "size", ""), rows, _FIGURES, names=True))
     lines += _forks(result) + _staging(result) + _caches(result) + _kept(result)
-    for refused in result.refused[:SHOWN_MOST]:
+    for refused in result.refused[:SHOWN_MAX]:
         of = f" of {refused.table_key}" if refused.table_key else ""
         lines.append(f"stays: {refused.what}{of}, because of {refused.reason}")
-    if len(result.refused) > SHOWN_MOST:
-        lines.append(f"and {len(result.refused) - SHOWN_MOST:,} more of the plan stay; --json names them all")
+    if len(result.refused) > SHOWN_MAX:
+        lines.append(f"and {len(result.refused) - SHOWN_MAX:,} more of the plan stay; --json names them all")
     lines += [f"warning: {text}" for text in result.plan.warnings]
     if not (busy or result.reclaimed_forks or result.staging or result.caches):
         return [*lines, "there is nothing to remove"]
@@ -216,7 +216,7 @@ def _kept(result: CleanupResult) -> Lines:
             for reason in kept.because:
                 because[reason] = because.get(reason, 0) + 1
     lines: Lines = []
-    for reason, number in sorted(because.items())[:SHOWN_MOST]:
+    for reason, number in sorted(because.items())[:SHOWN_MAX]:
         what, _, who = reason.partition(":")
         told = _KEPT_REASONS.get(what, "{who}").format(who=who.replace(",", " and "))
         lines.append(f"{count(number, 'version stays', 'versions stay')}: {told}")
@@ -227,7 +227,8 @@ _KEPT_REASONS = {
     "branch": "the branch {who} stands there",
     "base": "the branch {who} was made there",
     "merge_base": "a merge of {who} compares with that",
-    "tag": "tagged {who}",
+    "tag": "the tag {who} names a commit of it",
+    "lance_tag": "Lance's own tag {who} names it",
     "lease": "a reader holds the lease {who}",
     "at_or_above_a_pin": "above what is published",
 }

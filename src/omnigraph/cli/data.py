@@ -6,12 +6,14 @@ Each verb resolves its target, says on stderr where it writes, calls the graph o
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
+from omnigraph.cli.changes_text import change_lines
 from omnigraph.cli.consent import confirmed_by_name, require_consent
 from omnigraph.cli.files import read_text
+from omnigraph.cli.lanes import drawn
 from omnigraph.cli.options import (
     Actor,
     AsOf,
@@ -30,13 +32,25 @@ from omnigraph.cli.options import (
 from omnigraph.cli.output import Answer, count, echo_target
 from omnigraph.cli.progress import Progress
 from omnigraph.cli.target import checked_actor, open_graph, resolve, resolve_with
-from omnigraph.cli.text import branches_text, commit_text, commits_text, dropped_text, plan_text, tables_text
+from omnigraph.cli.text import Lines, branches_text, commit_text, commits_text, dropped_text, plan_text, tables_text
 from omnigraph.errors import UnsupportedSchemaChange, UsageError
 
-From = Annotated[str, Option("--from", metavar="NAME", help="The branch to start from.")]
+From = Annotated[
+    str, Option("--from", metavar="REVISION", help="Where to start: a branch, a tag, the id of a commit, or a time.")
+]
+To = Annotated[
+    str,
+    Option("--to", metavar="REVISION", help="Where it shall stand: the id of a commit, a tag, a branch, or a time."),
+]
+OneBranch = Annotated[
+    str | None,
+    Option("--branch", "-b", metavar="NAME", help="The branch; main, or all with --graph.", show_default=False),
+]
+Drawn = Annotated[bool, Option("--graph", help="Draw how branches and merges hang together.")]
 Limit = Annotated[
     int | None, Option("--limit", "-n", metavar="N", help="At most so many, the newest.", show_default=False)
 ]
+Changes = Annotated[bool, Option("--changes", help="Show what it did to each entity.")]
 
 # ---- state -----------------------------------------------------------------------------------------------------------
 
@@ -177,24 +191,78 @@ def branch_delete(
     return Answer(document, [f"deleted {gone.name}, which was at commit {gone.commit}"], json)
 
 
+def branch_reset(
+    to: To,
+    words: Words = None,
+    store: Store = None,
+    if_commit: IfCommit = None,
+    actor: Actor = None,
+    yes: Yes = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> Answer:
+    """Let a branch stand at another commit. What came after that commit is no longer part of the branch.
+
+    The commit that the branch was at stays readable as long as cleanup keeps its versions, or for good with a tag. A
+    branch that others were made from can't be reset.
+    """
+    target, name = resolve_with(words or [], store, name="the branch's name")
+    require_consent("branch reset", f"the branch {name} will lose its newest commits", target, yes=yes, as_json=json)
+    with open_graph(target, actor=checked_actor(actor)) as graph:
+        echo_target("resetting a branch of", target.uri, branch=name, quiet=quiet)
+        result = graph.reset_branch(name, to=to, if_commit=if_commit)
+    if result.commit is None:
+        return Answer(result.to_json(), [f"{name} is at commit {result.target} already"], json)
+    lines = [
+        f"reset {name} to commit {result.target}; the reset is commit {result.commit.id}",
+        f"{name} was at commit {result.previous}, which cleanup removes in time; a tag keeps it: "
+        f"omnigraph tag create {target.uri} NAME {result.previous}",
+    ]
+    return Answer(result.to_json(), lines, json)
+
+
 # ---- commits ---------------------------------------------------------------------------------------------------------
 
 
 def commit_list(
-    uri: Uri = None, store: Store = None, branch: Branch = "main", limit: Limit = None, json: Json = False
+    uri: Uri = None,
+    store: Store = None,
+    branch: OneBranch = None,
+    limit: Limit = None,
+    graph_: Drawn = False,
+    json: Json = False,
 ) -> Answer:
-    """List the commits that a branch's state is made of, newest first."""
+    """List the commits that a branch's state is made of, newest first.
+
+    With --graph, those of all branches, or of one, with what was merged, as a drawing.
+    """
     if limit is not None and limit < 1:
         raise UsageError(detail=f"--limit is a number from 1 up, not {limit}.")
     target = resolve(uri, store)
     with open_graph(target) as graph:
-        found = graph.commits(branch, limit=limit)
-    return Answer({"commits": [c.to_json() for c in found]}, [commits_text(found)], json)
+        if graph_:
+            commits = graph.commit_graph(None if branch is None else [branch], limit=limit)
+            text: Lines = [] if json else list(drawn(commits, graph.branches(), graph.tags()))
+        else:
+            commits = graph.commits(branch or "main", limit=limit)
+            text = [commits_text(commits)]
+    return Answer({"commits": [c.to_json() for c in commits]}, text, json)
 
 
-def commit_show(words: Words = None, store: Store = None, json: Json = False) -> Answer:
-    """Show one commit: who made it, when, how, and which tables it moved."""
-    target, commit_id = resolve_with(words or [], store, name="the commit's id")
+def commit_show(words: Words = None, store: Store = None, changes: Changes = False, json: Json = False) -> Answer:
+    """Show one commit: who made it, when, how, and which tables it moved; with --changes also what it did to entities.
+
+    The changes are those to the first parent: a merge did what it brought to its branch.
+    """
+    target, revision = resolve_with(words or [], store, name="the commit's id, a branch, a tag or a time")
     with open_graph(target) as graph:
-        found = graph.commit(commit_id)
-    return Answer({"commit": found.to_json()}, commit_text(found), json)
+        info = graph.commit(revision)
+        document: dict[str, Any] = {"commit": info.to_json()}
+        lines = commit_text(info)
+        if changes:
+            diff = graph.commit_changes(revision)
+            if json:
+                document |= {k: v for k, v in diff.to_json().items() if k in ("schema", "changes")}
+            else:
+                lines += ["changes:", *(f"  {line}" for line in change_lines(diff))]
+    return Answer(document, lines, json)

@@ -28,7 +28,7 @@ Keep = Annotated[
     ),
 ]
 Seed = Annotated[int, Option("--seed", metavar="N", help="The same seed and scale make the same data.")]
-SCALE_MOST = 1000
+SCALE_MAX = 1000
 
 
 def demo(
@@ -46,8 +46,8 @@ def demo(
     Everything happens in a temporary folder that is removed afterwards, or in --keep DIR. The report of maintenance, an
     HTML page, stays.
     """
-    if not 0 < scale <= SCALE_MOST:
-        raise UsageError(detail=f"--scale is a number above 0 and up to {SCALE_MOST}, not {scale:g}.")
+    if not 0 < scale <= SCALE_MAX:
+        raise UsageError(detail=f"--scale is a number above 0 and up to {SCALE_MAX}, not {scale:g}.")
     if seed < 0:
         raise UsageError(detail=f"--seed is a number from 0 up, not {seed}.")
     from omnigraph.demo.stage import Stage

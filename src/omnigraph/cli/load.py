@@ -21,6 +21,7 @@ from omnigraph.cli.output import Answer, echo_target
 from omnigraph.cli.target import Target, checked_actor, resolve
 from omnigraph.cli.text import load_text
 from omnigraph.errors import UsageError
+from omnigraph.sizes import size_of
 
 Data = Annotated[
     list[str] | None,
@@ -76,6 +77,15 @@ Quarantine = Annotated[
         show_default=False,
     ),
 ]
+MaxLineBytes = Annotated[
+    str | None,
+    Option(
+        "--max-line-bytes",
+        metavar="SIZE",
+        help="Refuse the load if a record of NDJSON, JSON lines or CSV is longer than this; by default 256MiB.",
+        show_default=False,
+    ),
+]
 
 
 def load(
@@ -89,6 +99,7 @@ def load(
     from_: Base = None,
     on_error: OnError = "fail",
     quarantine: Quarantine = None,
+    max_line_bytes: MaxLineBytes = None,
     engine: Engine = None,
     master: Master = None,
     conf: Conf = None,
@@ -104,6 +115,7 @@ def load(
     """
     import omnigraph
     from omnigraph.cli.watch import watching
+    from omnigraph.pipeline.chunks import checked_line_bytes
     from omnigraph.pipeline.session import SparkSettings
     from omnigraph.pipeline.tabular import parse_option
 
@@ -114,6 +126,8 @@ def load(
     ]
     _refuse_twice(nodes, edges, tables)
     files = _found([*(data or []), *more])
+    line_bytes = None if max_line_bytes is None else size_of(max_line_bytes, option="--max-line-bytes")
+    checked_line_bytes(line_bytes, option="--max-line-bytes")
     if not files and not any(tables):
         raise UsageError(detail="there is nothing to load: name files with --data, --nodes or --edges.")
     if on_error == "quarantine" and quarantine is None and STDIN in files:
@@ -143,6 +157,7 @@ def load(
             from_branch=from_,
             on_error=on_error,
             quarantine=quarantine,
+            max_line_bytes=line_bytes,
             if_commit=if_commit,
         )
     return Answer(result.to_json(), load_text(result), json)

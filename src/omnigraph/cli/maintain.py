@@ -10,7 +10,7 @@ from typer import Option
 from omnigraph.cli.cleanup import Confirm, Keep, OlderThan
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.files import written
-from omnigraph.cli.optimize import MaxBytes, MaxTime, size_of
+from omnigraph.cli.optimize import MaxBytes, MaxTime
 from omnigraph.cli.options import Cluster, Conf, Engine, GraphId, Json, Master, Quiet, Store, Uri, Yes
 from omnigraph.cli.output import Answer, Table, echo_target
 from omnigraph.cli.target import open_direct, resolve_direct
@@ -18,6 +18,7 @@ from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
 from omnigraph.durations import seconds_of
 from omnigraph.errors import FileUnwritable
+from omnigraph.sizes import size_of
 
 if TYPE_CHECKING:
     from omnigraph.maintenance.maintain import Figures, MaintainResult

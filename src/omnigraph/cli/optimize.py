@@ -18,6 +18,7 @@ from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
 from omnigraph.durations import seconds_of
 from omnigraph.errors import UsageError
+from omnigraph.sizes import size_of
 
 if TYPE_CHECKING:
     from omnigraph.maintenance.optimize import OptimizePlan, OptimizeResult, TablePlan, TableResult
@@ -91,7 +92,6 @@ _FLAGS = {
     "defer_index_remap": "--defer-index-remap",
     "drain": "--drain",
 }
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
 
 
 def optimize(
@@ -168,15 +168,6 @@ def _flags_named() -> Iterator[None]:
             raise
         names = re.compile(rf"(?<![\w-])({'|'.join(_FLAGS)})(?!\w)")
         raise UsageError(detail=names.sub(lambda found: _FLAGS[found[1]], told)) from error
-
-
-def size_of(text: str, *, option: str) -> int:
-    """Bytes; units are powers of 1024."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise UsageError(detail=f"{option} takes a size like 500MiB or 20GiB, not {text!r}.")
-    unit = (found[2] or "b")[0].lower()
-    return int(float(found[1]) * 1024 ** "bkmgt".index(unit))
 
 
 def plan_text(plan: OptimizePlan) -> Lines:

@@ -35,7 +35,13 @@ Json = Annotated[bool, Option("--json", help="Answer with one JSON document, als
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Do not say on stderr what is written where, and no progress.")]
 Branch = Annotated[str, Option("--branch", "-b", metavar="NAME", help="The branch.")]
 At = Annotated[
-    str | None, Option("--commit", metavar="ID", help="An older state: that of this commit.", show_default=False)
+    str | None,
+    Option(
+        "--commit",
+        metavar="REVISION",
+        help="An older state: that of a commit, by its id, a branch, a tag or a time.",
+        show_default=False,
+    ),
 ]
 AsOf = Annotated[
     str | None,

@@ -21,9 +21,9 @@ from omnigraph.language.controls import escaped
 
 GAP = 2
 """Between two columns."""
-NAME_LEAST, NAME_GOOD = 12, 24
+NAME_MIN, NAME_GOOD = 12, 24
 """Names are cut to the one, if it must be, so that no word is broken; to the other, so that cells have one line."""
-WORD_MOST = 14
+WORD_MAX = 14
 """Longer words, as paths in messages, may be broken."""
 
 
@@ -170,7 +170,7 @@ def _widths(table: Table, room: int) -> list[int] | None:
     columns = list(zip(table.columns, *table.rows, strict=True))
     whole = [max(len(cell) for cell in column) for column in columns]
     words = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
-    widths = [min(whole[0], NAME_LEAST), *(min(width, WORD_MOST) for width in words[1:])]
+    widths = [min(whole[0], NAME_MIN), *(min(width, WORD_MAX) for width in words[1:])]
     left = room - GAP * (len(widths) - 1) - sum(widths)
     if left < 0:
         return None

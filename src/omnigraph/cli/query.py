@@ -170,7 +170,7 @@ def _typed(kind: str, value: str) -> Any:
 
 
 def _bytes(text: str) -> int:
-    from omnigraph.cli.optimize import size_of
+    from omnigraph.sizes import size_of
 
     return size_of(text, option="--max-memory")
 

@@ -42,7 +42,8 @@ def stats_text(found: GraphStats) -> Lines:
         f"{count(found.manifest_fragments, 'fragment', 'fragments')}, {size(found.manifest_bytes)}"
     )
     lines.append(
-        f"{count(found.branches, 'branch', 'branches')}, {count(found.forks, 'fork', 'forks')}, "
+        f"{count(found.branches, 'branch', 'branches')}, {count(found.tags, 'tag', 'tags')}, "
+        f"{count(found.forks, 'fork', 'forks')}, "
         f"{count(found.commits, 'commit', 'commits')}; manifest: {manifest}"
     )
     optimized = found.last_optimize or "not lately"

@@ -88,7 +88,7 @@ def commit_text(commit: CommitInfo) -> Lines:
         if isinstance(value, dict) and value:
             lines.append(f"{label}:")
             lines.extend(f"  {k}: {_plain(v)}" for k, v in value.items())
-        elif value not in (None, {}, ""):
+        elif name != "parents" and value not in (None, {}, ""):
             lines.append(f"{label}: {value}")
     return lines
 

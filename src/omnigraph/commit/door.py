@@ -17,40 +17,37 @@ next writer settles, after 6 a commit that happened.
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 
-from omnigraph import environment
 from omnigraph.commit import effect, owner
+from omnigraph.commit.backoff import Backoff, write_timeout_s
 from omnigraph.commit.intents import discard_settled
 from omnigraph.commit.migrate import require_current
 from omnigraph.commit.observe import Observer, silent
 from omnigraph.commit.recover import settle
 from omnigraph.commit.request import Aborted, Busy, Outcome, Refusals, Request, require_commit
-from omnigraph.commit.stage import Operation, Prepared, View
+from omnigraph.commit.stage import LeasesPins, Operation, Prepared, View
 from omnigraph.commit.ticket import Ticket, Tickets, lease_s
 from omnigraph.commit.turn import Turn
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed, WriterBusy
 from omnigraph.storage import lancefs, leases
 from omnigraph.storage.durable import fsync_enabled
+from omnigraph.storage.incarnations import operation_of
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.objects import ControlObjects
+from omnigraph.storage.packed_heads import pack_if_due
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import Tables
 
 TURNS_OUTSIDE = 3
 """How often long work is prepared without the ticket before it is prepared under it."""
 SWEEP_EVERY = 64
-SETTLING_MOST = 3
+SETTLING_MAX = 3
 SETTLING_PAUSE_S = 0.2
-
-
-def write_timeout_s() -> float:
-    return environment.seconds("OMNIGRAPH_WRITE_TIMEOUT", 120.0, least=0.001)
 
 
 class Door:
@@ -81,17 +78,7 @@ class Door:
 
     def view_at(self, branch: str, commit: str) -> View:
         """The state of any commit, as the branch `branch` would have seen it."""
-        head = self.manifest.head(branch)
-        if head.commit == commit:
-            return self.view(branch)
-        record = self.manifest.record(commit)
-        return View(
-            head=replace(head, commit=commit, schema=record.schema),
-            pins=self.manifest.pins_at(commit),
-            manifest=self.manifest,
-            tables=self.tables,
-            refs=self.manifest.known_refs(),
-        )
+        return self.view(branch).at(commit)
 
     # ---- the way through ---------------------------------------------------------------------------------------------
 
@@ -120,7 +107,9 @@ class Door:
                     if prepared.is_empty:
                         return Outcome(None, prepared.result)
                 try:
-                    return self._under_ticket(operation, request, view, prepared, held, deadline, turn)
+                    outcome = self._under_ticket(operation, request, view, prepared, held, deadline, turn)
+                    pack_if_due(self.manifest)
+                    return outcome
                 except Aborted as aborted:
                     self._restore_strays(operation, request, held, deadline)
                     refusals.add(aborted.refusal, doing=f"committing {operation.kind}")
@@ -132,29 +121,33 @@ class Door:
             raise AssertionError("unreachable")
 
     def prepare(self, operation: Operation, view: View, held: ExitStack) -> Prepared:
-        """Long work holds a lease on what it reads and on the files that it writes, until it is published or prepared
-        again: then `held` holds the new one. Short work does without: see `Prepared.lost`.
+        """Long work holds a lease on what it reads and on the files that it writes, and an operation that reads other
+        versions than those of its view one on these (`LeasesPins`), until it is published or prepared again: then
+        `held` holds the new one. Other short work does without: see `Prepared.lost`.
         """
         self.observe("prepare")
+        pins = tuple(operation.leased_pins(view)) if isinstance(operation, LeasesPins) else ()
         lease: leases.Held | None = None
-        if not operation.quick:
+        if pins or not operation.quick:
             newer = ExitStack()
-            lease = newer.enter_context(self._leased(view))
+            lease = newer.enter_context(self._leased(view, pins, prepares=not operation.quick))
             held.close()
             held.enter_context(newer)
         with lancefs.reading(f"preparing {operation.kind}"):
             prepared = operation.prepare(view)
         return prepared if prepared.lease is not None else replace(prepared, lease=lease)
 
-    def _leased(self, view: View) -> AbstractContextManager[leases.Held]:
+    def _leased(self, view: View, pins: Iterable[Pin], *, prepares: bool) -> AbstractContextManager[leases.Held]:
         return leases.hold(
             self.manifest.location,
-            view.pins.values(),
+            {*pins, *(view.pins.values() if prepares else ())},
             owner=owner.myself(),
             is_gone=owner.is_gone,
             branch=view.head.branch,
             commit=view.head.commit,
-            prepares=True,
+            prepares=prepares,
+            live_pins=self.manifest.live_pins,
+            table_keys=view.table_keys,
         )
 
     def _under_ticket(
@@ -216,7 +209,7 @@ class Door:
     def _done_before(self, view: View, request: Request) -> Outcome | None:
         if request.operation_id is None:
             return None
-        record = self.manifest.operation(view.head.incarnation, request.operation_id)
+        record = operation_of(self.manifest, view.head, request.operation_id)
         return None if record is None else Outcome(record, record.summary, repeated=True)
 
     def _sweep_sometimes(self) -> None:
@@ -234,9 +227,9 @@ class Door:
     def wait(self, branch: str, incarnation: str, epoch: int, deadline: float) -> None:
         """Return when the epoch is decided; claim and settle it as soon as its holder is dead.
 
-        A store that fails at that is tried again, SETTLING_MOST times in all: then the caller is told what it says.
+        A store that fails at that is tried again, SETTLING_MAX times in all: then the caller is told what it says.
         """
-        pause = _Pause(local=self.manifest.location.is_local)
+        pause = Backoff(local=self.manifest.location.is_local)
         failed = 0
         while time.monotonic() < deadline:
             head = self.manifest.head(branch)
@@ -252,7 +245,7 @@ class Door:
                     pause()
             except StorageError:
                 failed += 1  # the claim stays; whoever comes next, perhaps this very call, settles the epoch
-                if failed == SETTLING_MOST:
+                if failed == SETTLING_MAX:
                     raise
                 time.sleep(SETTLING_PAUSE_S * failed)
 
@@ -273,14 +266,3 @@ class Door:
             self.tickets.rest(claim)
         self.sweep()
         return settled is not None
-
-
-class _Pause:
-    """Sleep between looks: short at first, longer later, never in step with other waiters."""
-
-    def __init__(self, *, local: bool) -> None:
-        self._next_s, self._most_s = (0.001, 0.01) if local else (0.02, 0.25)
-
-    def __call__(self) -> None:
-        time.sleep(self._next_s * random.uniform(0.5, 1.5))
-        self._next_s = min(self._most_s, self._next_s * 1.5)

@@ -24,7 +24,7 @@ from omnigraph.commit.ticket import Ticket
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed
 from omnigraph.storage import checksums, durable, lancefs, torn
 from omnigraph.storage.checksums import Packed
-from omnigraph.storage.edit import fragment_files
+from omnigraph.storage.edit import fragment_files, restoring
 from omnigraph.storage.history import step_at, steps_above
 from omnigraph.storage.indices import secure_reuse
 from omnigraph.storage.records import Pin
@@ -127,8 +127,8 @@ def restore(view: View, pin: Pin, ticket: Ticket, *, attempt: int, newest_versio
     observe("restore")
     tables = view.tables
     stamp = Stamp(ticket.incarnation, ticket.epoch, attempt, pin.table, f"r{ticket.claimant}", ticket.nonce)
-    operation = lancefs.operations().Restore(pin.version)
-    tx = lancefs.transaction(operation, read_version=pin.version, properties={lancefs.STAMP: str(stamp)})
+    tx = restoring(pin.version, read_version=pin.version)
+    tx.transaction_properties = {lancefs.STAMP: str(stamp)}
     done = _commit(tables, tables.location.join(pin.path), tx)
     for version in range(newest_version + 1, done.version):
         if Stamp.parse(lancefs.stamp_of(done, version)) is None:

@@ -33,7 +33,6 @@ from typing import Any, Literal
 from omnigraph.commit import effect
 from omnigraph.commit.observe import Observer
 from omnigraph.commit.plan import PlannedTable
-from omnigraph.commit.publish import new_commit_id
 from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
 from omnigraph.commit.ticket import Ticket
@@ -46,6 +45,7 @@ from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.objects import ControlObjects
 from omnigraph.storage.records import MAIN, RECOVERY_ACTOR, Head, Pin, Record, apply_delta
 from omnigraph.storage.table import Tables
+from omnigraph.storage.ulids import new_ulid
 
 LAST_FORMAT = 2
 """The newest generation that wrote intents."""
@@ -230,7 +230,7 @@ class _Settling:
             branch=head.branch,
             incarnation=head.incarnation,
             epoch=head.epoch + 1,
-            commit=new_commit_id() if has_commit else None,
+            commit=new_ulid() if has_commit else None,
             parent=head.commit,
             kind=intent.kind if forward else "recovery",
             actor=intent.actor if forward else RECOVERY_ACTOR,

@@ -23,17 +23,17 @@ from omnigraph.storage.manifest import FORMAT, Manifest, SwapLost
 from omnigraph.storage.migrate import to_three, to_two
 from omnigraph.storage.objects import ControlObjects
 
-TRIES_MOST = 20
-FAILURES_MOST = 6
+TRIES_MAX = 20
+FAILURES_MAX = 6
 
 
 def require_current(manifest: Manifest, *, observe: Observer = silent) -> None:
     """Make sure that the graph has the current format before anything is written to it."""
     failures = 0
     trouble: Exception | None = None
-    for turn in range(TRIES_MOST):
+    for turn in range(TRIES_MAX):
         found = manifest.require_writable()
-        if found == FORMAT:
+        if found >= FORMAT:
             if turn:
                 _discard(manifest)
             return
@@ -46,7 +46,7 @@ def require_current(manifest: Manifest, *, observe: Observer = silent) -> None:
             raise
         except StorageError:
             failures += 1
-            if failures == FAILURES_MOST:
+            if failures == FAILURES_MAX:
                 raise
             time.sleep(0.05 * 2**failures)
     raise StorageError(doing=f"migrating the graph to format {FORMAT}", detail=str(trouble))

@@ -6,26 +6,22 @@ its records are appended as rows first, so that they can be found at any time: i
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from omnigraph.commit.stage import Prepared, View
+from omnigraph.commit.stage import Prepared, Successor, View
 from omnigraph.commit.ticket import Ticket
 from omnigraph.storage import checksums
-from omnigraph.storage.manifest import FULL_EVERY, RECENT_MOST, Manifest, SwapLost
-from omnigraph.storage.records import RECOVERY_ACTOR, Delta, Head, Pin, Record, apply_delta
+from omnigraph.storage.manifest import FULL_EVERY, RECENT_MAX, REFS, Manifest, SwapLost
+from omnigraph.storage.records import RECOVERY_ACTOR, RESET, Delta, Head, Pin, Record, apply_delta
 from omnigraph.storage.table import Tables
+from omnigraph.storage.ulids import new_ulid
 
 SUSPICIOUS_S = 60.0
 """A swap that took longer may have been stopped for days; then its place in history is looked at again."""
-
-
-def new_commit_id() -> str:
-    from ulid import ULID  # reads its own version from its metadata, 20 ms that a reader need not pay
-
-    return str(ULID())
 
 
 def commit_record(
@@ -45,17 +41,46 @@ def commit_record(
     delta: dict[str, Pin | None] = {**restored, **{t: work.result for t, work in prepared.tables.items()}}
     delta.update(dict.fromkeys(prepared.dropped))
     head = view.head
+    if prepared.successor is not None:
+        return _reset_record(view, prepared, prepared.successor, ticket, delta=delta, actor=actor)
     return _record(
         head,
         ticket,
         pins=view.pins,
         delta=delta,
-        commit=new_commit_id(),
+        commit=new_ulid(),
         kind=kind,
         actor=actor,
         schema=prepared.schema[0] if prepared.schema else head.schema,
         operation_id=operation_id,
         summary=prepared.summary,
+        merged_parent=prepared.merged_parent,
+    )
+
+
+def _reset_record(
+    view: View, prepared: Prepared, successor: Successor, ticket: Ticket, *, delta: Delta, actor: str | None
+) -> Record:
+    """The first record of a new incarnation. Its parent is the commit that the branch is reset to, its epoch the next
+    one of the incarnation that it replaces: so every stamp of that one is older than those of the new one.
+    """
+    full = successor.base is None or successor.depth + 1 >= FULL_EVERY
+    return Record(
+        branch=view.head.branch,
+        incarnation=successor.incarnation,
+        epoch=ticket.epoch,
+        commit=new_ulid(),
+        parent=successor.commit,
+        kind=RESET,
+        actor=actor,
+        created_at_us=time.time_ns() // 1000,
+        schema=view.manifest.record(successor.commit).schema,
+        delta=delta,
+        snapshot=apply_delta(successor.pins, delta) if full else None,
+        depth=0 if full else successor.depth + 1,
+        nonce=ticket.nonce,
+        summary=prepared.summary,
+        based_on=view.head.version,
     )
 
 
@@ -71,7 +96,7 @@ def abort_record(
         ticket,
         pins=pins,
         delta=dict(restored),
-        commit=new_commit_id() if moved else None,
+        commit=new_ulid() if moved else None,
         kind="recovery" if moved else "abort",
         actor=RECOVERY_ACTOR if moved else None,
         schema=head.schema,
@@ -120,37 +145,55 @@ def with_checksums(manifest: Manifest, record: Record) -> tuple[Record, dict[str
     return record, {}
 
 
-def publish(manifest: Manifest, tables: Tables, head: Head, record: Record) -> Head:
-    """Move the head over this record. SwapLost if somebody else decided, or nobody knows."""
+def publish(manifest: Manifest, tables: Tables, head: Head, record: Record, successor: Successor | None = None) -> Head:
+    """Move the head over this record. SwapLost if somebody else decided, or nobody knows.
+
+    A `successor` replaces the branch's incarnation with the same swap, and rewrites `refs`: what branches are made
+    from, and what cleanup keeps, changes with it.
+    """
     record = _measured(tables, record)
     if record.epoch != head.epoch + 1:
         raise SwapLost(f"epoch {record.epoch} does not follow {head.epoch}")
-    is_full = len(head.recent) >= RECENT_MOST
+    is_full = len(head.recent) >= RECENT_MAX or successor is not None
     if is_full:
         manifest.append_records(head.recent)
         manifest.fold()
     record, noted = with_checksums(manifest, record)
     recent = (record,) if is_full else (*head.recent, record)
-    pins = {**head.pins, **record.delta}
-    if head.base is None:
-        pins = dict(apply_delta({}, pins))
-    new = replace(
-        head,
-        commit=record.commit or head.commit,
-        parent=head.commit if record.commit else head.parent,
-        epoch=record.epoch,
-        schema=record.schema,
-        pins=pins,
-        recent=recent,
-        depth=record.depth,
-    )
+    new = replace(_moved(head, record, successor), recent=recent)
     started = time.clock_gettime(time.CLOCK_BOOTTIME)
-    moved = manifest.swap(head, new)
+    moved = manifest.swap(head, new, more=None if successor is None else {REFS: secrets.token_hex(6)})
     assert moved is not None
     checksums.published(manifest.location.uri, noted)
     if time.clock_gettime(time.CLOCK_BOOTTIME) - started > SUSPICIOUS_S:
         _require_succession(manifest, head, moved)
     return moved
+
+
+def _moved(head: Head, record: Record, successor: Successor | None) -> Head:
+    """The head with the state of this record, without its `recent` records."""
+    moved = replace(head, epoch=record.epoch, schema=record.schema, depth=record.depth)
+    if successor is not None:
+        assert record.commit is not None
+        return replace(
+            moved,
+            incarnation=record.incarnation,
+            commit=record.commit,
+            parent=record.parent,
+            pins=record.delta if successor.base is not None else dict(record.snapshot or {}),
+            base=successor.base,
+            made_from=successor.made_from,
+            reset_to=successor.commit,
+        )
+    pins: Delta = {**head.pins, **record.delta}
+    if head.base is None:
+        pins = apply_delta({}, pins)
+    return replace(
+        moved,
+        commit=record.commit or head.commit,
+        parent=head.commit if record.commit else head.parent,
+        pins=pins,
+    )
 
 
 def _measured(tables: Tables, record: Record) -> Record:
@@ -165,7 +208,7 @@ def _measured(tables: Tables, record: Record) -> Record:
 def _require_succession(manifest: Manifest, old: Head, moved: Head) -> None:
     """Lance sees conflicts only through versions that still exist. If mine buried a newer head, put that one back."""
     before = manifest.head_at(old.branch, moved.version - 1)
-    if before is None or before.epoch == old.epoch:
+    if before is None or (before.incarnation, before.epoch) == (old.incarnation, old.epoch):
         return
     manifest.swap(moved, replace(before, version=moved.version))
     raise SwapLost(f"epoch {moved.epoch} of {old.branch} was decided long ago")

@@ -25,7 +25,7 @@ from omnigraph.commit.ticket import Ticket, Tickets
 from omnigraph.errors import UncoveredDrift
 from omnigraph.storage import lancefs, torn
 from omnigraph.storage.manifest import Manifest, SwapLost
-from omnigraph.storage.records import RECOVERY_ACTOR, Pin, Record
+from omnigraph.storage.records import RECOVERY_ACTOR, RESET, Pin, Record
 
 
 def settle(
@@ -45,7 +45,7 @@ def settle(
     """
     observe("recover")
     head = view.head
-    if head.epoch >= ticket.epoch:
+    if head.epoch >= ticket.epoch or head.incarnation != ticket.incarnation:
         return manifest.outcome(ticket.incarnation, ticket.epoch)
     try:
         plans = [Plan.read(body) for body in tickets.plans(ticket)]
@@ -82,7 +82,8 @@ def _back(
 ) -> Record:
     restored: dict[str, Pin] = {}
     # A ticket that can't be read does not say which tables its owner touched: then all of them are fenced.
-    tables = ticket.tables or tuple(view.pins)
+    # A reset that names none moves none.
+    tables = ticket.tables or (() if ticket.kind == RESET else tuple(view.pins))
     for table in sorted(tables):
         pin = view.pins.get(table)
         if pin is None or not view.owns(pin):

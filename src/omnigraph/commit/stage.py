@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from omnigraph.errors import UnknownType
 from omnigraph.language.schema.model import EntityType, Schema
@@ -44,8 +44,8 @@ CHECK_FILES_AFTER_S = 60
 if no cleanup has run since."""
 UNLEASED_MAX_S = leases.LEASE_S
 """For how long work without a lease is used."""
-REMEMBERED_IDS_MOST = 64
-FORK_TRIES_MOST = 3
+REMEMBERED_IDS_MAX = 64
+FORK_TRIES_MAX = 3
 PREPARED_MOST_S = 3 * 24 * 3600
 """Work older than this is prepared again: cleanup may remove unreferenced files after seven days."""
 
@@ -85,7 +85,7 @@ class View:
         return self.tables.open(self.pins[t.id], table_key=t.key)
 
     def find(self, t: EntityType, column: str, values: pa.Array, columns: Sequence[str]) -> pa.Table:
-        if column != "id" or len(values) > REMEMBERED_IDS_MOST:
+        if column != "id" or len(values) > REMEMBERED_IDS_MAX:
             return tables_of.find(self.open(t), t, column, values, columns)
         key = (t.id, tuple(values.to_pylist()))
         known = self.found.get(key)
@@ -102,6 +102,19 @@ class View:
 
     def scan(self, t: EntityType, columns: Sequence[str]) -> pa.RecordBatchReader:
         return tables_of.scan(self.open(t), t, columns)
+
+    def at(self, commit: str) -> View:
+        """The state of another commit, read through the same handles."""
+        if commit == self.head.commit:
+            return self
+        record = self.manifest.record(commit)
+        return View(
+            head=replace(self.head, commit=commit, schema=record.schema),
+            pins=self.manifest.pins_at(commit),
+            manifest=self.manifest,
+            tables=self.tables,
+            refs=self.refs,
+        )
 
     def owns(self, pin: Pin) -> bool:
         return pin.owned_by(self.head.incarnation, is_main=self.head.is_main)
@@ -173,6 +186,21 @@ class TableWork:
 
 
 @dataclass(frozen=True)
+class Successor:
+    """A new incarnation that takes the branch over, at a commit of the past: what a reset publishes.
+
+    `pins` are all pins of that commit, `depth` is its record's. `base` and `made_from` are those of the new head.
+    """
+
+    incarnation: str
+    commit: str
+    pins: Mapping[str, Pin]
+    depth: int
+    base: str | None
+    made_from: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
 class Prepared:
     """The whole of what one operation wants to change, and what must still hold for it to be right."""
 
@@ -183,12 +211,15 @@ class Prepared:
     schema: tuple[str, Schema] | None = None
     summary: Mapping[str, Any] | None = None
     result: Any = None
+    merged_parent: str | None = None
+    """A commit whose history becomes part of the branch's: the second parent of the commit to be."""
     begun_on: View | None = None
     """The view that was read before the first of its files was written, if that was another one than `view`."""
     lease: leases.Held | None = None
     """What covers its files since then."""
     discard: Callable[[Set[str]], None] = lambda _: None
     """Told which tables have lost files: an operation that keeps files for its next preparation forgets them."""
+    successor: Successor | None = None
 
     @property
     def healed(self) -> list[str]:
@@ -197,12 +228,20 @@ class Prepared:
 
     @property
     def is_empty(self) -> bool:
-        return not self.tables and not self.dropped and self.schema is None
+        return (
+            not self.tables
+            and not self.dropped
+            and self.schema is None
+            and self.merged_parent is None
+            and self.successor is None
+        )
 
     def holds_on(self, view: View) -> bool:
         """Whether everything that was read or is about to be written is, in `view`, what it was."""
         if view.head.schema != self.view.head.schema or view.head.incarnation != self.view.head.incarnation:
             return False
+        if self.successor is not None and (view.head.commit, view.refs) != (self.view.head.commit, self.view.refs):
+            return False  # a branch may have been made from it since, or a cleanup be about to remove what it goes to
         touched = self.reads | self.dropped | {t for t, work in self.tables.items() if work.source is not None}
         return all(self.view.pins.get(t) == view.pins.get(t) for t in touched)
 
@@ -248,22 +287,37 @@ class Operation(Protocol):
         ...
 
 
+@runtime_checkable
+class LeasesPins(Protocol):
+    """An operation that reads, or adopts files from, versions that are not those of its view: of another branch, or of
+    the past. Nothing else keeps cleanup from removing these before the new version that refers to their files is
+    published.
+    """
+
+    def leased_pins(self, view: View) -> Iterable[Pin]:
+        """These versions, from the manifest alone. They are leased, and known to be there, before each preparation and
+        until its outcome is decided. Versions of tables that the operation leaves as they are need no lease.
+        """
+        ...
+
+
 def work_on(view: View, t: EntityType) -> tuple[Pin, LanceDataset, edit.Editor]:
     """Where this branch may write the table: in place if the branch owns its line, else on a new fork of it."""
     pin = view.pins[t.id]
     handle = view.tables.open(pin, table_key=t.key)
     if not view.owns(pin):
-        pin, handle = _forked(view, pin, handle)
+        pin, handle = fork_for(view, pin, handle)
     return pin, handle, edit.Editor(view.tables.location, pin, handle, t)
 
 
-def _forked(view: View, pin: Pin, handle: LanceDataset) -> tuple[Pin, LanceDataset]:
-    for turn in range(1, FORK_TRIES_MOST + 1):
+def fork_for(view: View, pin: Pin, handle: LanceDataset) -> tuple[Pin, LanceDataset]:
+    """A fork of a table for this branch, under a name that was never used."""
+    for turn in range(1, FORK_TRIES_MAX + 1):
         name = f"{view.head.incarnation}-{view.head.epoch + 1}-{secrets.token_hex(4)}"
         try:
             return edit.fork_table(view.tables.location, pin, handle, name=name)
         except edit.ForkTaken:
-            if turn == FORK_TRIES_MOST:
+            if turn == FORK_TRIES_MAX:
                 raise
     raise AssertionError("unreachable")
 
@@ -271,9 +325,26 @@ def _forked(view: View, pin: Pin, handle: LanceDataset) -> tuple[Pin, LanceDatas
 def fold_step(view: View, pin: Pin, handle: LanceDataset, *, touched: Set[int]) -> tuple[LaterStep, ...]:
     """A Rewrite of the small fragments that earlier writes left, once they have piled up.
 
-    It leaves out the fragments that the operation itself touches, so that it commutes with the operation's own steps.
+    It leaves out the fragments that the operation itself touches, so that it commutes with the operation's own steps;
+    and on a branch those that the fork has inherited: every branch would copy them.
     """
-    if len(small_fragments(handle)) - len(touched) < FOLD_AT:
+    small = set(small_fragments(handle)) - touched
+    if len(small) < FOLD_AT:
         return ()
-    fold = fold_work(view.tables.location, handle, leave=touched)
+    inherited = _inherited_fragments(view, pin)
+    if len(small - inherited) < FOLD_AT:
+        return ()
+    fold = fold_work(view.tables.location, handle, leave=touched | inherited)
     return () if fold is None else (LaterStep(fold.commit_on, tuple(f"{pin.path}/data/{f}" for f in fold.files)),)
+
+
+def _inherited_fragments(view: View, pin: Pin) -> set[int]:
+    """Ids of the fragments of the version that the branch's line of this table was forked from. A fork goes on
+    counting where that ended, so an id means the same fragment on both.
+    """
+    if view.head.base is None:
+        return set()
+    start = view.manifest.pins_at(view.head.base).get(pin.table)
+    if start is None or start.root != pin.root:
+        return set()
+    return {f.fragment_id for f in view.tables.open(start).get_fragments()}

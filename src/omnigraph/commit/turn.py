@@ -16,7 +16,7 @@ from omnigraph.commit.plan import Plan
 from omnigraph.commit.publish import abort_record, commit_record, publish, with_checksums
 from omnigraph.commit.recover import settle
 from omnigraph.commit.request import Aborted, Busy, Outcome, Request, require_commit
-from omnigraph.commit.stage import Operation, Prepared, View
+from omnigraph.commit.stage import Operation, Prepared, Successor, View
 from omnigraph.commit.ticket import Ticket
 from omnigraph.errors import BranchNotFound, OmnigraphError, RecoveryPending, StaleView, StorageError, UncoveredDrift
 from omnigraph.storage.durable import NotDurable
@@ -28,10 +28,10 @@ from omnigraph.storage.together import together
 if TYPE_CHECKING:
     from omnigraph.commit.door import Door
 
-ATTEMPTS_MOST = 4
+ATTEMPTS_MAX = 4
 DISCARDS_MAX = 4
 """How often under one ticket work is thrown away because its files are gone."""
-SETTLE_MOST = 8
+SETTLE_MAX = 8
 ASK_MOST_S, ASK_LOCAL_MOST_S = 8.0, 2.0
 """How long a writer that is in doubt goes on asking a store that fails."""
 
@@ -54,6 +54,7 @@ class Turn:
         self.restored: dict[str, Pin] = {}
         self.attempts = 0
         self.result: Any = None
+        self.successor: Successor | None = None
 
     def through(self, prepared: Prepared | None) -> Outcome:
         """Check, plan, effect, publish, release; on any failure make sure that the epoch gets decided."""
@@ -82,7 +83,7 @@ class Turn:
     def _attempts(self, prepared: Prepared | None) -> Outcome:
         door = self.door
         door.crowded = False
-        while self.attempts < ATTEMPTS_MOST:
+        while self.attempts < ATTEMPTS_MAX:
             view = self._healed_view(prepared)
             require_commit(view, self.request)
             if prepared is None or self.attempts or not self._may_use(prepared, view):
@@ -100,7 +101,7 @@ class Turn:
             try:
                 return self._attempt(view, prepared, self.attempts - 1)
             except effect.EffectMissed:
-                if self.attempts >= ATTEMPTS_MOST:
+                if self.attempts >= ATTEMPTS_MAX:
                     raise
         raise effect.EffectMissed("no attempt landed")
 
@@ -134,6 +135,7 @@ class Turn:
     def _attempt(self, view: View, prepared: Prepared, attempt: int) -> Outcome:
         door, ticket, request = self.door, self.ticket, self.request
         self.result = prepared.result
+        self.successor = prepared.successor
         own = (work.source is None or view.owns(work.pin) for work in prepared.tables.values())
         assert all(own), "a branch writes to lines of its own"
         effect.require_no_later_claim(view, prepared, ticket)
@@ -161,7 +163,7 @@ class Turn:
             door.strays[stray.table] = door.strays.get(stray.table, frozenset()) | stray.versions
             raise
         door.observe("publish")
-        publish(door.manifest, door.tables, view.head, record)
+        publish(door.manifest, door.tables, view.head, record, prepared.successor)
         door.observe("acknowledge")
         return Outcome(record, prepared.result)
 
@@ -223,7 +225,7 @@ class Turn:
         """I do not know how far I came. Look the outcome up; settle it if it is undecided; believe the answer."""
         first = trouble
         patience = time.monotonic() + (ASK_LOCAL_MOST_S if self.door.manifest.location.is_local else ASK_MOST_S)
-        for turn in range(SETTLE_MOST):
+        for turn in range(SETTLE_MAX):
             if turn > 1 and time.monotonic() > patience:
                 break
             try:
@@ -261,13 +263,25 @@ class Turn:
     def _decided(self) -> Record | None:
         head = self.door.manifest.head(self.request.branch)
         if head.incarnation != self.ticket.incarnation:
-            raise BranchNotFound(branch=self.request.branch, uri=self.door.manifest.location.uri)
+            return self._decided_before()
         if head.epoch < self.ticket.epoch:
             return None
         record = self.door.manifest.outcome(self.ticket.incarnation, self.ticket.epoch)
         if record is None:
             raise StaleView(detail=f"the outcome of epoch {self.ticket.epoch} is not on record.")
         return record
+
+    def _decided_before(self) -> Record:
+        """The outcome, if another incarnation has taken the branch over: by a reset, perhaps my own, or because it was
+        deleted and made again. All that was decided until then is on record, and nothing can be decided any more.
+        """
+        ends = [self.ticket.incarnation, *([self.successor.incarnation] if self.successor else [])]
+        for incarnation in ends:
+            record = self.door.manifest.outcome(incarnation, self.ticket.epoch)
+            if record is not None:
+                return record
+        self._release()
+        raise Aborted
 
     def _settle(self, trouble: Exception) -> Record | None:
         door = self.door

@@ -6,7 +6,8 @@ OmnigraphError
 │   ├── UnsupportedStore       a URI scheme or a file system that can't hold a graph
 │   ├── DirectOnly             a server is named for a command that works on storage itself
 │   ├── GraphNotChosen         a cluster has several graphs and none is named
-│   └── NotAvailable           something that is asked for and that this version does not do yet
+│   ├── NotAvailable           something that is asked for and that this version does not do yet
+│   └── InvalidCursor          a text that is no position of a change feed
 ├── SchemaError
 │   ├── SchemaSyntaxError      the .pg text does not parse
 │   ├── SchemaRuleError        it parses and breaks a rule of the language
@@ -30,6 +31,7 @@ OmnigraphError
 │   ├── UnknownType
 │   ├── UnknownProperty
 │   ├── InvalidFilter          a filter text that can't be understood, or fails on a row
+│   ├── RecordTooLong          a line of an input, or a record of CSV, is longer than the load allows
 │   ├── FileUnreadable         a file that a command is to read is missing, forbidden or damaged
 │   ├── FileUnwritable         a file that a command is to write can't be written
 │   ├── ExportFolderTaken      the folder of an export holds something that is not to be touched
@@ -38,6 +40,8 @@ OmnigraphError
 │   ├── PreconditionFailed     --if-commit lost (exit code 4)
 │   ├── ReadSetConflict        what the transaction read has changed
 │   ├── StaleView              a handle or snapshot is behind what it needs
+│   ├── MergeConflicts         both sides of a merge changed the same thing, or together break a rule
+│   ├── ResolutionStale        a resolution of a merge conflict is about an entity that has changed since
 │   ├── WriterBusy             another writer held the branch for longer than the caller waits
 │   └── WriterActive           a command that needs a branch at rest finds a writer at work there
 ├── RecoveryError
@@ -54,8 +58,12 @@ OmnigraphError
 ├── LookupFailed
 │   ├── GraphNotFound, GraphExists
 │   ├── CloneUnfinished        a clone was begun at this address, and did not come to its end
-│   ├── BranchNotFound, BranchExists, BranchInUse, InvalidBranchName
+│   ├── BranchNotFound, BranchExists, BranchInUse, InvalidBranchName, CommitNotOnMain
+│   ├── TagNotFound, TagExists, InvalidTagName
 │   ├── CommitNotFound, NoCommitAtThatTime
+│   │   └── RevisionNotFound   a word that is no commit, branch, tag or time
+│   ├── FeedBranchReplaced     a cursor of a change feed is not in the history of its branch
+│   ├── FeedCollected          cleanup removed the state that a change feed goes on from
 │   └── VersionReclaimed       the version existed and cleanup, or a schema change, removed it
 │       └── VersionMissing     it is published, so nobody of ours removed it, and it is not there
 ├── ClusterError
@@ -71,6 +79,7 @@ OmnigraphError
 │   ├── EmbeddingMismatch      the model or its dimensions are not those that the schema declares
 │   └── EmbeddingFailed        a provider refused, failed in every try, or answered something that is no vector
 └── StorageError               the store failed: disk full, I/O error, access denied, network
+    ├── CleanupNeedsSpace      a full disk leaves cleanup no room to begin
     └── SymlinkInGraph         a symbolic link lies below the root of a graph
 
 `condition` is a contract: stable, searchable, the same in Python, JSON and the docs. Fields are plain JSON values.
@@ -79,6 +88,7 @@ OmnigraphError
 from omnigraph.errors.base import (
     OmnigraphError,
 )
+from omnigraph.errors.feed import FeedBranchReplaced, FeedCollected, InvalidCursor
 from omnigraph.errors.graph import (
     BadRecoveryRecord,
     BranchExists,
@@ -91,6 +101,7 @@ from omnigraph.errors.graph import (
     ClusterStateInvalid,
     ClusterStateMissing,
     CommitNotFound,
+    CommitNotOnMain,
     ConflictError,
     FormatError,
     GraphExists,
@@ -99,6 +110,7 @@ from omnigraph.errors.graph import (
     GraphNotInCluster,
     HostileOrDamagedManifest,
     InvalidBranchName,
+    InvalidTagName,
     LookupFailed,
     ManifestMissing,
     NewerFormat,
@@ -108,7 +120,10 @@ from omnigraph.errors.graph import (
     ReadSetConflict,
     RecoveryError,
     RecoveryPending,
+    RevisionNotFound,
     StaleView,
+    TagExists,
+    TagNotFound,
     UncoveredDrift,
     VersionMissing,
     VersionReclaimed,
@@ -125,6 +140,7 @@ from omnigraph.errors.input import (
     KeyConflict,
     PlanUnusable,
     RecordError,
+    RecordTooLong,
     RowsRefused,
     UnknownProperty,
     UnknownType,
@@ -145,6 +161,7 @@ from omnigraph.errors.language import (
     SchemaSyntaxError,
     UnsupportedSchemaChange,
 )
+from omnigraph.errors.merge import MergeConflicts, ResolutionStale
 from omnigraph.errors.usage import (
     ConsentRequired,
     DirectOnly,
@@ -157,6 +174,7 @@ from omnigraph.errors.usage import (
     UsageError,
 )
 from omnigraph.errors.work import (
+    CleanupNeedsSpace,
     EmbeddingError,
     EmbeddingFailed,
     EmbeddingKeyMissing,
@@ -174,12 +192,14 @@ __all__ = [
     "BranchInUse",
     "BranchNotFound",
     "BranchPinUnreadable",
+    "CleanupNeedsSpace",
     "CloneUnfinished",
     "ClusterEmpty",
     "ClusterError",
     "ClusterStateInvalid",
     "ClusterStateMissing",
     "CommitNotFound",
+    "CommitNotOnMain",
     "ConflictError",
     "ConsentRequired",
     "ConstraintViolation",
@@ -191,6 +211,8 @@ __all__ = [
     "EngineError",
     "EngineUnavailable",
     "ExportFolderTaken",
+    "FeedBranchReplaced",
+    "FeedCollected",
     "FileUnreadable",
     "FileUnwritable",
     "FormatError",
@@ -202,10 +224,13 @@ __all__ = [
     "HostileOrDamagedManifest",
     "InputError",
     "InvalidBranchName",
+    "InvalidCursor",
     "InvalidFilter",
+    "InvalidTagName",
     "KeyConflict",
     "LookupFailed",
     "ManifestMissing",
+    "MergeConflicts",
     "NewerFormat",
     "NoCommitAtThatTime",
     "NotAGraph",
@@ -226,9 +251,12 @@ __all__ = [
     "QueryValueError",
     "ReadSetConflict",
     "RecordError",
+    "RecordTooLong",
     "RecoveryError",
     "RecoveryPending",
+    "ResolutionStale",
     "ResourceLimit",
+    "RevisionNotFound",
     "RowsRefused",
     "SchemaError",
     "SchemaRuleError",
@@ -236,6 +264,8 @@ __all__ = [
     "StaleView",
     "StorageError",
     "SymlinkInGraph",
+    "TagExists",
+    "TagNotFound",
     "TaskFailed",
     "UncoveredDrift",
     "UnknownProperty",

@@ -184,14 +184,23 @@ class BranchExists(LookupFailed):
 
 class BranchInUse(LookupFailed):
     condition = "branch_in_use"
-    text = "the branch {branch!r} can't be deleted: {detail}"
+    text = "the branch {branch!r} can't be {action}: {detail}"
     remedy_text = "Delete the branches that were made from it first."
 
     @property
     def remedy(self) -> str:
-        if self.fields.get("branch") != "main":
+        if self.fields.get("branch") != "main" or self.fields.get("action") != "deleted":
             return super().remedy
-        return "Every graph has a main branch. If you want another state there, load it with --mode overwrite."
+        return (
+            "Every graph has a main branch. If you want another state there, load it with --mode overwrite, or go back "
+            "to a commit with `omnigraph branch reset`."
+        )
+
+
+class CommitNotOnMain(LookupFailed):
+    condition = "commit_not_on_main"
+    text = "main can't be reset to commit {commit}: its tables lie on forks of the branch {branch!r}."
+    remedy_text = "Reset main to a commit of its own history, or bring the branch's changes to main."
 
 
 class InvalidBranchName(LookupFailed):
@@ -201,10 +210,38 @@ class InvalidBranchName(LookupFailed):
     exit_code = 2
 
 
+class TagNotFound(LookupFailed):
+    condition = "tag_not_found"
+    text = "there is no tag named {tag!r}."
+    remedy_text = "Run `omnigraph tag list {uri}` for the tags that exist."
+
+
+class TagExists(LookupFailed):
+    condition = "tag_exists"
+    text = "there is already a tag named {tag!r}, of commit {commit}."
+    remedy_text = "Choose another name, or delete that tag first with `omnigraph tag delete`. A tag never moves."
+
+
+class InvalidTagName(LookupFailed):
+    condition = "invalid_tag_name"
+    text = "{tag!r} is not a tag name: {detail}"
+    remedy_text = "Use letters, digits, '.', '_', '-' and '/' between parts, for example release/2026-01."
+    exit_code = 2
+
+
 class CommitNotFound(LookupFailed):
     condition = "commit_not_found"
     text = "there is no commit {commit!r}."
     remedy_text = "Run `omnigraph commit list` for the commits that exist."
+
+
+class RevisionNotFound(CommitNotFound):
+    condition = "revision_not_found"
+    text = "{commit!r} is no commit id, no branch, no tag and no time{hint}."
+    remedy_text = (
+        "Name a commit by its id (`omnigraph commit list`), a branch (`omnigraph branch list`), a tag (`omnigraph tag "
+        "list`), or a time as 2026-01-31 or 2026-01-31T12:00:00."
+    )
 
 
 class NoCommitAtThatTime(LookupFailed):

@@ -158,6 +158,17 @@ class FileUnreadable(InputError):
         return str(self.fields.get("hint") or super().remedy)
 
 
+class RecordTooLong(InputError):
+    """A record of a text input is longer than the limit of this load, which is refused whatever `--on-error` says."""
+
+    condition = "record_too_long"
+    text = "line {line} of {path} is longer than {limit_bytes} bytes."
+    remedy_text = (
+        "Check that the record ends where it should (of CSV: that its quotes are closed), or allow longer ones by "
+        "--max-line-bytes; nothing was written."
+    )
+
+
 class FileUnwritable(InputError):
     condition = "file_unwritable"
     text = "{path} can't be written: {detail}"

@@ -105,6 +105,23 @@ class StorageError(OmnigraphError):
         return super().remedy if known is None else known.remedy
 
 
+class CleanupNeedsSpace(StorageError):
+    """`needed_bytes` is about what it writes before it frees anything; `doing` and `detail` are where it stopped."""
+
+    condition = "cleanup_needs_space"
+    text = (
+        "the disk of {uri} is full: cleanup writes about {needed_bytes} bytes before it frees any, and has no reserve "
+        "left ({doing}: {detail})."
+    )
+    remedy_text = (
+        "Free {needed_bytes} bytes on that file system, or raise the quota, and repeat the command; it then keeps a "
+        "reserve for the next time. Delete no files of the graph by hand. Nothing was removed."
+    )
+
+    def __init__(self, **fields: Any) -> None:
+        OmnigraphError.__init__(self, **fields)
+
+
 class SymlinkInGraph(StorageError):
     """`path` is the link."""
 

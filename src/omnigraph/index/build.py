@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 METRIC = "cosine"
-VECTORS_LEAST = 256
+VECTORS_MIN = 256
 """With fewer vectors a search looks at all of them as quickly; the index is pending."""
-FLAT_MOST = 1_000_000
+FLAT_MAX = 1_000_000
 """Up to so many vectors are kept as they are (IVF_FLAT); more are kept in eight bits per dimension (IVF_SQ)."""
 LANCE_OWN = "flat"
 """Lance's own column in an IVF_FLAT index: building one over a column of this name panics."""
@@ -34,7 +34,7 @@ SAMPLES_PER_PARTITION = 256
 
 
 def vector_kind(vectors: int, column: str) -> str:
-    return "IVF_FLAT" if vectors <= FLAT_MOST and column != LANCE_OWN else "IVF_SQ"
+    return "IVF_FLAT" if vectors <= FLAT_MAX and column != LANCE_OWN else "IVF_SQ"
 
 
 def partitions(vectors: int) -> int:

@@ -32,10 +32,10 @@ from omnigraph.storage.facts import Span
 from omnigraph.storage.indices import BuiltIndex, Segment
 
 SEGMENT_ROWS = 1_048_576
-"""Rows of one segment, as long as an index has no more than SEGMENTS_MOST of them: those of one large fragment. What
+"""Rows of one segment, as long as an index has no more than SEGMENTS_MAX of them: those of one large fragment. What
 building takes grows with it, above all for vectors.
 """
-SEGMENTS_MOST = 16
+SEGMENTS_MAX = 16
 """A look-up in so many takes hardly longer than in one; in four times as many it takes three times as long."""
 ABSORB_ROWS = 50_000
 """A segment this small is always built again together with what is new."""
@@ -294,7 +294,7 @@ def _told(broken: Mapping[str, str], merged: Sequence[str], uncovered: int, keep
 
 
 def segment_rows(rows: int) -> int:
-    return max(SEGMENT_ROWS, -(-rows // SEGMENTS_MOST))
+    return max(SEGMENT_ROWS, -(-rows // SEGMENTS_MAX))
 
 
 def cut(fragments: Sequence[int], rows: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:

@@ -27,7 +27,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Literal
 
-from omnigraph.commit.door import Door, write_timeout_s
+from omnigraph.commit.backoff import write_timeout_s
+from omnigraph.commit.door import Door
 from omnigraph.errors import BranchNotFound, OmnigraphError, UsageError
 from omnigraph.maintenance.cleanup import CleanupResult, cleanup
 from omnigraph.maintenance.cleanup.policy import Policy, Rule

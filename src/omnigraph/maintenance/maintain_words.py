@@ -11,7 +11,7 @@ from omnigraph.maintenance.recover import RecoverResult
 from omnigraph.maintenance.report import size_text
 from omnigraph.maintenance.verify import VerifyResult
 
-NOTES_MOST = 20
+NOTES_MAX = 20
 
 
 def recover_text(result: RecoverResult) -> str:
@@ -38,11 +38,11 @@ def verify_text(result: VerifyResult) -> str:
 
 def verify_notes(result: VerifyResult) -> Iterator[str]:
     errors = [f for f in result.findings if f.severity == "error"]
-    for one in errors[:NOTES_MOST]:
+    for one in errors[:NOTES_MAX]:
         where = " ".join(part for part in (one.table, one.branch and f"on {one.branch}") if part)
         yield f"{one.code} {where}".rstrip() + f": {one.message} → {one.remedy}"
-    if len(errors) > NOTES_MOST:
-        yield f"and {len(errors) - NOTES_MOST:,} errors more"
+    if len(errors) > NOTES_MAX:
+        yield f"and {len(errors) - NOTES_MAX:,} errors more"
 
 
 def optimize_text(result: OptimizeResult) -> str:

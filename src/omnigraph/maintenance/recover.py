@@ -21,6 +21,7 @@ from omnigraph.commit.intents import read_intents
 from omnigraph.commit.migrate import require_current
 from omnigraph.commit.ticket import Ticket, epoch_of, ticket_name
 from omnigraph.errors import BranchNotFound, RecoveryPending, StorageError, WriterActive
+from omnigraph.storage import reserve
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.manifest import FORMAT
 
@@ -135,8 +136,17 @@ def _undecided(door: Door) -> Iterator[Pending]:
 def recover(door: Door, *, wait_s: float, branch: str | None = None) -> RecoverResult:
     """Settle what dead writers left; wait up to `wait_s` for the living ones to finish or to be known as dead.
 
-    On all branches, or on one. A store that fails on one is told of after the others.
+    On all branches, or on one. A store that fails on one is told of after the others. On a full disk it uses the space
+    that is kept for that.
     """
+    location = door.manifest.location
+    try:
+        return reserve.spending(location, lambda: _recover(door, wait_s=wait_s, branch=branch))
+    finally:
+        reserve.keep(location)
+
+
+def _recover(door: Door, *, wait_s: float, branch: str | None) -> RecoverResult:
     started = time.monotonic()
     failed: StorageError | None = None
     with door.lock:

@@ -203,7 +203,7 @@ def _record_checksums(manifest: Manifest, versions: Sequence[MovedVersion], only
     location = manifest.location
     pairs = together(location, lambda moved: _rebased(location, moved, only), versions)
     new = {moved.path: zlib.crc32(pair[1]) for moved, pair in zip(versions, pairs, strict=True) if pair is not None}
-    if new and manifest.format() == FORMAT:  # older formats have no checksums
+    if new and manifest.format() >= FORMAT:  # older formats have no checksums
         manifest.append_checksums(pack(new))
 
 

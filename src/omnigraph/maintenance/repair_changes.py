@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FIRST_IDS = 10
 ROWS_PER_PASS = 2_000_000
 """At 40 bytes per row and side, and what matching takes: about 300 MB."""
-TAKE_MOST = 4_096
+TAKE_MAX = 4_096
 BATCH_ROWS, BATCH_ROWS_BLOBS = 16_384, 64
 
 
@@ -169,14 +169,14 @@ def _rows(table: LanceDataset, t: EntityType, parts: Sequence[_Part]) -> Iterato
     whole = [p.fragment for p in parts if p.addresses is None]
     if whole:
         yield from _scan(table, t, columns, whole)
-    few = [p.row_ids for p in parts if p.row_ids is not None and p.rows <= TAKE_MOST]
+    few = [p.row_ids for p in parts if p.row_ids is not None and p.rows <= TAKE_MAX]
     if few:
         wanted = np.concatenate(few)
-        for start in range(0, len(wanted), TAKE_MOST):
-            ids = pa.array(wanted[start : start + TAKE_MOST], pa.uint64())
+        for start in range(0, len(wanted), TAKE_MAX):
+            ids = pa.array(wanted[start : start + TAKE_MAX], pa.uint64())
             yield tables_of.take(table, t, ids, columns)
     for part in parts:
-        if part.addresses is not None and part.rows > TAKE_MOST:
+        if part.addresses is not None and part.rows > TAKE_MAX:
             for batch in _scan(table, t, columns, [part.fragment]):
                 yield batch.filter(pa.array(np.isin(batch.column("_rowaddr").to_numpy(), part.addresses)))
 

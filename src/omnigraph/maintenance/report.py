@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MANIFEST_ROW = "__manifest"
 _ROW, _BAR, _LEFT, _WIDE, _RIGHT = 34, 12, 190, 400, 90
-_NAME_MOST = 24
+_NAME_MAX = 24
 """Characters of a name in a plot: of 11 px and one width, they fit on the left, whatever the font."""
 _COLOURS = {"done": "good", "nothing": "calm", "previewed": "calm", "problems": "bad", "failed": "bad"}
 
@@ -80,8 +80,8 @@ def bars(title: str, rows: Sequence[Bar], shown: Callable[[float], str], *, most
 
 
 def _short(label: str) -> str:
-    end = _NAME_MOST // 2
-    return label if len(label) <= _NAME_MOST else f"{label[: _NAME_MOST - end - 1]}…{label[-end:]}"
+    end = _NAME_MAX // 2
+    return label if len(label) <= _NAME_MAX else f"{label[: _NAME_MAX - end - 1]}…{label[-end:]}"
 
 
 def page(result: MaintainResult) -> str:

@@ -34,6 +34,7 @@ from omnigraph.storage.listing import StoredFile, listed
 from omnigraph.storage.manifest import FORMAT
 from omnigraph.storage.records import Record
 from omnigraph.storage.sidecars import in_listing
+from omnigraph.storage.tags import read_tags
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 AT_A_TIME = 8
 LOOK_BACK_EPOCHS = 512
 """How far back the last optimize is looked for: the cost must not grow with the history."""
-SMALL_MOST = 8
+SMALL_MAX = 8
 """More small fragments than this in a table are worth a line of advice."""
 DELETED_SHARE = 0.1
 DISK_SHARE = 4
@@ -135,6 +136,7 @@ class GraphStats:
     row_ids: str
     tables: tuple[TableStats, ...]
     branches: int
+    tags: int
     commits: int
     manifest_versions: int
     manifest_fragments: int
@@ -220,6 +222,7 @@ def stats(door: Door, *, branch: str) -> GraphStats:
         row_ids="stable" if view.manifest.stable_row_ids() else "address",
         tables=tables,
         branches=len(view.manifest.heads()),
+        tags=len(read_tags(view.manifest)),
         commits=_commits(view, manifest),
         manifest_versions=_versions(manifest_files.result()),
         manifest_fragments=len(manifest.get_fragments()),
@@ -240,10 +243,12 @@ def _versions(files: Sequence[StoredFile]) -> int:
 
 def _commits(view: View, manifest: LanceDataset) -> int:
     with lancefs.reading("counting commits"):
-        in_rows = int(manifest.count_rows("object_id LIKE 'commit:%' OR object_id LIKE 'graph_commit:%'"))
+        where = "object_id LIKE 'commit:%' OR object_id LIKE 'graph_commit:%'"
+        ids = set(manifest.to_table(columns=["object_id"], filter=where)["object_id"].to_pylist())
     if view.manifest.format_of(manifest) < FORMAT:
-        return in_rows  # the heads of older formats carry the same records
-    return in_rows + sum(r.commit is not None for head in view.manifest.heads().values() for r in head.recent)
+        return len(ids)  # the heads of older formats carry the same records
+    ids.update(r.object_id for head in view.manifest.heads().values() for r in head.recent if r.commit is not None)
+    return len(ids)
 
 
 def _last_optimize(view: View) -> Record | None:
@@ -347,7 +352,7 @@ def _advice(found: GraphStats) -> Iterator[str]:
 
 
 def _worn(table: TableStats) -> Iterator[str]:
-    if table.small_fragments > SMALL_MOST:
+    if table.small_fragments > SMALL_MAX:
         yield f"{table.small_fragments:,} small fragments"
     if table.deleted_fraction > DELETED_SHARE:
         yield f"{100 * table.deleted_fraction:.0f} % deleted rows"

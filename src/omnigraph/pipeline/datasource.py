@@ -3,7 +3,8 @@
 1. load()   the driver resolves branch, commit or time to one commit, once: every action on the DataFrame, and every
             query of a view, reads that commit, whatever is written meanwhile
 2. read     one task per group of fragments; a task opens the table at the pinned version (`datasource_read`)
-3. save()   tasks stage their rows, the driver's commit loads all of them as one graph commit (`datasource_write`)
+3. changes  with the option `changes` the change feed instead, as a batch or as a stream (`datasource_changes`)
+4. save()   tasks stage their rows, the driver's commit loads all of them as one graph commit (`datasource_write`)
 
 Options are strict: one that is not known is an error, not a silence. Errors keep their type and say what to do, in the
 text that Spark shows.
@@ -20,11 +21,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from omnigraph.arguments import checked
 from omnigraph.errors import UsageError
+from omnigraph.pipeline.datasource_changes import ChangeReader, ChangeSource, ChangeStreamReader, change_schema
+from omnigraph.pipeline.datasource_changes import aim as aim_changes
 from omnigraph.pipeline.datasource_read import GraphReader, Pinned, pin, require_same, spark_schema
 from omnigraph.pipeline.datasource_write import GraphWriter, Target, aim
 from omnigraph.pipeline.readable import readable
@@ -33,7 +36,9 @@ Session = Any
 """A Spark session, classic or Connect."""
 FORMAT = "omnigraph"
 _BOTH = ("graph", "path", "type", "branch")
-READ_OPTIONS = (*_BOTH, "commit", "as_of", "columns", "where", "pushdown", "rows_per_partition")
+READ_OPTIONS = (*_BOTH, "commit", "as_of", "columns", "where", "pushdown", "rows_per_partition", "changes")
+CHANGE_OPTIONS = (*_BOTH, "changes", "startingcommit", "endingcommit")
+STREAM_OPTIONS = (*_BOTH, "changes", "startingcommit", "maxcommitspertrigger")
 WRITE_OPTIONS = (*_BOTH, "load_mode", "actor", "if_commit", "operation_id")
 STORAGE = "storage."
 """Options that start like this go to the store, as `storage.region`."""
@@ -49,6 +54,7 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
     """One type of one graph. Spark makes it on the driver and sends it to workers."""
 
     _pinned: Pinned | None = None
+    _changes: ChangeSource | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -56,17 +62,45 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         with readable():
-            return spark_schema(self._pin())
+            return change_schema(self._change_source()) if self._reads_changes() else spark_schema(self._pin())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         with readable():
+            if self._reads_changes():
+                _Options.of(self.options, CHANGE_OPTIONS)
+                return ChangeReader(self._change_source())
             pinned = self._pin()
             require_same(pinned, schema)
             return GraphReader(pinned, schema)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        with readable():
+            given = _Options.of(self.options, STREAM_OPTIONS)
+            if not given.flag("changes"):
+                detail = 'a stream of a graph is its change feed: add .option("changes", "true").'
+                raise UsageError(detail=detail)
+            return ChangeStreamReader(self._change_source(), commits_max=given.number("maxcommitspertrigger"))
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         with readable():
             return GraphWriter(self._aim(schema.fieldNames(), overwrite=overwrite))
+
+    def _reads_changes(self) -> bool:
+        return _Options({name.lower(): value for name, value in self.options.items()}, None).flag("changes")
+
+    def _change_source(self) -> ChangeSource:
+        # Kept as _pinned is: the batch ends where it ended when it was planned.
+        if self._changes is None:
+            given = _Options.of(self.options, tuple(dict.fromkeys((*CHANGE_OPTIONS, *STREAM_OPTIONS))))
+            self._changes = aim_changes(
+                given.graph,
+                storage=given.storage,
+                branch=given.get("branch", "main"),
+                type_name=given.get("type"),
+                starting_commit=given.get("startingcommit"),
+                ending_commit=given.get("endingcommit"),
+            )
+        return self._changes
 
     def _pin(self) -> Pinned:
         # Spark keeps this object as it is after `schema`, and with it the commit that is read.
@@ -155,5 +189,5 @@ class _Options:
         if found is None:
             return None
         if not found.isdecimal() or int(found) < 1:
-            raise UsageError(detail=f"the option {name!r} is a number of rows, at least 1, not {found!r}.")
+            raise UsageError(detail=f"the option {name!r} is a whole number, at least 1, not {found!r}.")
         return int(found)

@@ -30,8 +30,9 @@ from pyspark.sql import datasource, types
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 import omnigraph
-from omnigraph.errors import StorageError, UsageError, VersionReclaimed
+from omnigraph.errors import UsageError
 from omnigraph.language.schema.model import EntityType, PropertyType
+from omnigraph.pipeline.leased import lease_for_tasks
 from omnigraph.pipeline.readable import readable
 from omnigraph.read import Condition, columns_of, condition_of, type_of
 from omnigraph.storage import filters, leases
@@ -43,10 +44,8 @@ from omnigraph.storage.table import Tables, name_of
 
 PARTITION_ROWS = 500_000
 PARTITION_BYTES = 512 << 20
-IN_VALUES_MOST = 1_000
-LEASE_S = 3600.0
-"""How long a read may take between two tasks' beginnings before cleanup may take its version away."""
-BATCH_BYTES_MOST = 256 << 20
+IN_VALUES_MAX = 1_000
+BATCH_BYTES_MAX = 256 << 20
 """Spark's arrays of bytes end at 2 GiB: larger batches, which only blobs make, are cut before."""
 
 _SCALARS: dict[str, types.DataType] = {
@@ -122,10 +121,10 @@ def pin(
 
 
 def spark_schema(pinned: Pinned) -> types.StructType:
-    return types.StructType([types.StructField(c, _spark_type(pinned.type, c), True) for c in pinned.columns])
+    return types.StructType([types.StructField(c, spark_column_type(pinned.type, c), True) for c in pinned.columns])
 
 
-def _spark_type(t: EntityType, column: str) -> types.DataType:
+def spark_column_type(t: EntityType, column: str) -> types.DataType:
     p = t.by_name[column].type if column in t.by_name else PropertyType("String")
     if p.kind == "List":
         return types.ArrayType(_SCALARS[p.item or ""], True)
@@ -136,7 +135,7 @@ def require_same(pinned: Pinned, schema: types.StructType) -> None:
     """A schema that the user gave may choose columns; their types are the graph's."""
     for field in schema:
         columns_of(pinned.type, [field.name])
-        ours = _spark_type(pinned.type, field.name)
+        ours = spark_column_type(pinned.type, field.name)
         if field.dataType != ours:
             detail = f"{field.name} of {pinned.type.key} is {ours.simpleString()}, not {field.dataType.simpleString()}."
             raise UsageError(detail=f"{detail} Leave the schema out, and cast after reading.")
@@ -156,7 +155,8 @@ class GraphReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[InputPartition]:
         rows = self.pinned.partition_rows
         with readable():
-            lease = _leased(self.pinned)
+            table_keys = {self.pinned.pin.table: self.pinned.type.key}
+            lease = lease_for_tasks(self.pinned.location, [self.pinned.pin], self.pinned.commit, table_keys)
             groups = cut(_open(self.pinned), rows_most=rows, bytes_most=PARTITION_BYTES)
         return [Fragments(group.fragments, lease) for group in groups]
 
@@ -169,20 +169,8 @@ class GraphReader(DataSourceReader):  # type: ignore[misc]
             if partition.lease is not None:
                 leases.renew(self.pinned.location, partition.lease)
             for batch in _scan(self.pinned, fragments=partition.numbers, more=self.pushed, columns=target.names):
-                for part in _cut(batch):
+                for part in cut_by_bytes(batch):
                     yield from pa.table(part).cast(target).to_batches()
-
-
-def _leased(pinned: Pinned) -> str | None:
-    """A lease on what is read; None for a reader that may not write."""
-    try:
-        return leases.take(pinned.location, [pinned.pin], seconds=LEASE_S, commit=pinned.commit).id
-    except VersionReclaimed as error:
-        raise type(error)(table_key=pinned.type.key, version=pinned.pin.version) from error
-    except StorageError as error:
-        if not leases.may_not_write(error):
-            raise
-        return None
 
 
 def _open(pinned: Pinned) -> Any:
@@ -203,13 +191,13 @@ def _scan(
     )
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    if batch.num_rows <= 1 or batch.get_total_buffer_size() <= BATCH_BYTES_MOST or batch.nbytes <= BATCH_BYTES_MOST:
+def cut_by_bytes(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows <= 1 or batch.get_total_buffer_size() <= BATCH_BYTES_MAX or batch.nbytes <= BATCH_BYTES_MAX:
         yield batch
         return
     half = batch.num_rows // 2
-    yield from _cut(batch.slice(0, half))
-    yield from _cut(batch.slice(half))
+    yield from cut_by_bytes(batch.slice(0, half))
+    yield from cut_by_bytes(batch.slice(half))
 
 
 # ---- filters ---------------------------------------------------------------------------------------------------------
@@ -263,7 +251,7 @@ def condition(t: EntityType, given: Filter) -> str | None:
     if isinstance(given, datasource.In):
         values = [make(value) for value in given.value if value is not None]
         texts = [text for text in values if text is not None]
-        return f"{name} IN ({', '.join(texts)})" if 0 < len(texts) == len(values) <= IN_VALUES_MOST else None
+        return f"{name} IN ({', '.join(texts)})" if 0 < len(texts) == len(values) <= IN_VALUES_MAX else None
     found = make(given.value) if hasattr(given, "value") else None
     if found is None:
         return None

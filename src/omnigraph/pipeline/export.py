@@ -6,10 +6,8 @@ id, so that entities without a key and edges keep theirs. Memory: the ids of one
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, date, datetime
 from itertools import islice
 from typing import Any, Literal
 
@@ -24,6 +22,7 @@ from omnigraph.results import ExportResult
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.columns import arrow_schema, physical_columns
 from omnigraph.storage.table import reading
+from omnigraph.write.values import json_value
 
 BATCH_ROWS = 4096
 DUMPED_TOGETHER = 256
@@ -90,7 +89,7 @@ def _lines(t: EntityType, records: list[dict[str, Any]]) -> bytes:
     and in a text the quote after `{` would be escaped, or end the text and not be followed by a name.
     """
     begin = orjson.dumps({"type" if t.kind == "node" else "edge": t.name})[:-1] + b","
-    text = orjson.dumps(records, default=plain)[1:-1]
+    text = orjson.dumps(records, default=json_value)[1:-1]
     return text.replace(b"}," + begin, b"}\n" + begin) + b"\n"
 
 
@@ -118,14 +117,3 @@ def _in_order(snapshot: Snapshot, t: EntityType) -> Iterator[pa.Table]:
         found = snapshot.view.rows_by_row_id(t, row_ids, columns)
         position = pc.index_in(row_ids, value_set=found["_rowid"].combine_chunks())
         yield found.take(pa.array(np.asarray(position))).select(columns)
-
-
-def plain(value: Any) -> Any:
-    """What JSON has no form for: bytes as base64, times in ISO form with milliseconds."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    raise TypeError(type(value).__name__)

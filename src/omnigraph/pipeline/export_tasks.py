@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.language.schema.serial import schema_from_json, schema_to_json
-from omnigraph.pipeline.export import plain, record_lines
+from omnigraph.pipeline.export import record_lines
 from omnigraph.storage.columns import arrow_schema, physical_columns
 from omnigraph.storage.folder import Folder
 from omnigraph.storage.layout import Location
@@ -35,6 +35,7 @@ from omnigraph.storage.plain import write_fragments
 from omnigraph.storage.records import Pin
 from omnigraph.storage.scan import scan
 from omnigraph.storage.table import Tables
+from omnigraph.write.values import json_value
 
 WRITE_PART = "omnigraph.pipeline.export_tasks:write_part"
 EXTENSIONS = {"jsonl": ".jsonl", "parquet": ".parquet", "csv": ".csv", "lance": ""}
@@ -212,7 +213,7 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_large_binary(kind):
         return _texts(column, lambda value: base64.b64encode(value).decode())
     if pa.types.is_nested(kind):
-        return _texts(column, lambda value: orjson.dumps(value, default=plain).decode())
+        return _texts(column, lambda value: orjson.dumps(value, default=json_value).decode())
     return column
 
 

@@ -248,6 +248,7 @@ def _load(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> LoadR
             from_branch=file.from_branch,
             on_error=file.on_error,
             quarantine=file.quarantine,
+            max_line_bytes=file.max_line_bytes,
         )
 
 

@@ -90,6 +90,8 @@ class PipelineFile:
     cleanup: Mapping[str, Any] | None = None
     """`keep` and `older_than`, as the verb cleanup takes them; at least one is not None."""
     engine: str | None = None
+    max_line_bytes: int | None = None
+    """The longest line that its inputs may have; None is the default of `load`."""
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
     """Where each key of the file stands."""
 

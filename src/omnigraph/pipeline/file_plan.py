@@ -17,6 +17,7 @@ from typing import Any
 
 from omnigraph.errors import FileUnreadable
 from omnigraph.language.schema.model import EntityType, Schema
+from omnigraph.pipeline.chunks import checked_line_bytes
 from omnigraph.pipeline.csv.options import csv_format
 from omnigraph.pipeline.csv.read import csv_header
 from omnigraph.pipeline.file_check import type_of
@@ -144,7 +145,7 @@ def _target_plan(schema: Schema, target: Target, file: PipelineFile) -> TargetPl
         return TargetPlan(target.key, "sql", None, None)
     table = with_format(table)
     files = find_files(table.path)
-    columns = columns_of(table, files[0])
+    columns = columns_of(table, files[0], max_line_bytes=file.max_line_bytes)
     label = f"source {target.source}" if target.source is not None else "path"
     matched = None if columns is None else _matched(found, table, columns)
     return TargetPlan(target.key, label, _files_plan(table.path, table.kind, files), matched)
@@ -183,13 +184,14 @@ def _matched(found: EntityType, table: TableSource, columns: Sequence[str]) -> C
 # ---- columns ---------------------------------------------------------------------------------------------------------
 
 
-def columns_of(table: TableSource, first: InputFile) -> list[str] | None:
+def columns_of(table: TableSource, first: InputFile, *, max_line_bytes: int | None = None) -> list[str] | None:
     """The columns of an input's first file; None for what only a run can tell."""
     import pyarrow as pa
 
     try:
         if table.kind == "csv":
-            return csv_header(first, csv_format(table.format_options, path=first.path)).names
+            format = csv_format(table.format_options, path=first.path)
+            return csv_header(first, format, max_line_bytes=checked_line_bytes(max_line_bytes)).names
         if table.kind == "jsonl":
             return _json_columns(_beginning(first))
         return _arrow_columns(table.kind, first)

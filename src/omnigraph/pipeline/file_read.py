@@ -15,16 +15,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from omnigraph.durations import DURATION_FORM, parse_duration
+from omnigraph.errors import UsageError
 from omnigraph.language.schema.source import Place, did_you_mean, quoted_list
+from omnigraph.pipeline.chunks import checked_line_bytes
 from omnigraph.pipeline.file_model import Embed, Input, PipelineFile, Target, raise_all
 from omnigraph.pipeline.file_yaml import Entry, Missing, Text, Value, parse_yaml
+from omnigraph.sizes import SIZE_FORM, parse_size
 
 MODES = ("append", "merge", "overwrite")
 ON_ERROR = ("fail", "quarantine")
 ENGINES = ("auto", "spark", "local")
 KEYS = (
     *("graph", "schema", "branch", "from", "mode", "on_error", "quarantine", "sources", "nodes", "edges", "data"),
-    *("embed", "optimize", "cleanup", "engine"),
+    *("embed", "optimize", "cleanup", "engine", "max_line_bytes"),
 )
 EMBED_KEYS = ("type", "property", "provider", "model", "batch", "commit_every", "rate_per_minute")
 _VIEW_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -75,6 +78,7 @@ class _Reader:
         optimize, cleanup = self._flag(top, "optimize"), self._cleanup(top)
         if not ({"nodes", "edges", "data", "embed"} & set(top) or optimize or cleanup):
             self._note(root.place, "there is nothing to do: give nodes, edges, data, embed, optimize or cleanup.")
+        max_line_bytes = self._line_bytes(top)
         if graph is None or mode is None:
             return None
         return PipelineFile(
@@ -93,6 +97,7 @@ class _Reader:
             optimize=optimize,
             cleanup=cleanup,
             engine=self._choice(top, "engine", ENGINES),
+            max_line_bytes=max_line_bytes,
             places={key: entry.place for key, entry in top.items()},
         )
 
@@ -254,6 +259,20 @@ class _Reader:
             self._note(value.place, f"{key} is a number from 1 up, not {_kind(value)}.")
             return None
         return int(value.raw)
+
+    def _line_bytes(self, top: Mapping[str, Entry]) -> int | None:
+        text = self._text(top, "max_line_bytes")
+        if text is None:
+            return None
+        size = parse_size(text)
+        if size is None:
+            self._note(top["max_line_bytes"].value.place, f"max_line_bytes is {SIZE_FORM}, not {text}.")
+            return None
+        try:
+            return checked_line_bytes(size)
+        except UsageError as error:
+            self._note(top["max_line_bytes"].value.place, str(error.fields["detail"]))
+            return None
 
     def _texts(self, fields: Mapping[str, Entry], key: str) -> dict[str, str]:
         """A mapping of texts; true and numbers are texts as they are written, which is what readers take."""

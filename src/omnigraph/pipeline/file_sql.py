@@ -14,6 +14,7 @@ from typing import Any
 
 from omnigraph.errors import OmnigraphError, PipelineFileError, UsageError
 from omnigraph.pipeline.bulk.cut import piece_bytes
+from omnigraph.pipeline.chunks import checked_line_bytes
 from omnigraph.pipeline.csv.frame import csv_frame
 from omnigraph.pipeline.engine import Engines
 from omnigraph.pipeline.file_model import Input, PipelineFile, Target
@@ -43,7 +44,7 @@ def prepared_frames(file: PipelineFile, engines: Engines) -> Iterator[Mapping[st
     hidden = {name: session.table(name) for name in file.sources if _is_view(session, name)}
     try:
         for name, source in file.sources.items():
-            _view(session, name, source, engines.watcher)
+            _view(session, name, source, engines.watcher, file.max_line_bytes)
         yield {t.key: _frame(session, file, t) for t in wanted}
     finally:
         for name in file.sources:
@@ -56,7 +57,7 @@ def _is_view(session: Any, name: str) -> bool:
     return bool(session.catalog.tableExists(name) and session.catalog.getTable(name).isTemporary)
 
 
-def _view(session: Any, name: str, source: Input, watcher: Watcher) -> None:
+def _view(session: Any, name: str, source: Input, watcher: Watcher, max_line_bytes: int | None) -> None:
     table = with_format(TableSource(path=source.path, format=source.format, options=source.options))
     if table.kind in ("arrow", "lance"):
         raise UsageError(detail=f"the source {name} is {table.kind}, which sql does not read; use Parquet, ORC or CSV.")
@@ -65,7 +66,8 @@ def _view(session: Any, name: str, source: Input, watcher: Watcher) -> None:
         if table.kind == "csv":
             runner = SparkRunner(session, watcher=watcher)
             size = piece_bytes(total_bytes(files), runner.parallelism)
-            frame = csv_frame(session, runner, name, files, table.format_options, size=size)
+            limit = checked_line_bytes(max_line_bytes)
+            frame = csv_frame(session, runner, name, files, table.format_options, size=size, max_line_bytes=limit)
         else:
             options = {**_SPARK_OPTIONS.get(table.kind, {}), **source.options}
             form = {"jsonl": "json"}.get(table.kind, table.kind)

@@ -22,8 +22,8 @@ import yaml
 from omnigraph.errors import PipelineFileError, PipelineVariableMissing
 from omnigraph.language.schema.source import Place, excerpt
 
-DEPTH_MOST = 16
-FILE_BYTES_MOST = 1 << 20
+DEPTH_MAX = 16
+FILE_BYTES_MAX = 1 << 20
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]*)(?P<end>\}?)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -92,8 +92,8 @@ class Missing:
 
 def parse_yaml(source: Text, variables: Mapping[str, str], *, missing: list[Missing] | None = None) -> Value:
     """The one document of the file. PipelineFileError, PipelineVariableMissing; `missing` collects these instead."""
-    if len(source.text) > FILE_BYTES_MOST:
-        raise source.error(Place(1, 1), f"the file is larger than {FILE_BYTES_MOST >> 20} MiB; is it a pipeline file?")
+    if len(source.text) > FILE_BYTES_MAX:
+        raise source.error(Place(1, 1), f"the file is larger than {FILE_BYTES_MAX >> 20} MiB; is it a pipeline file?")
     try:
         root = _Loader(source).get_single_node()
     except yaml.MarkedYAMLError as error:
@@ -127,8 +127,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         if getattr(event, "tag", None):
             raise self._source.error(place, f"tags like {event.tag} are not part of a pipeline file.")
         self._depth += 1
-        if self._depth > DEPTH_MOST:
-            raise self._source.error(place, f"the nesting is deeper than {DEPTH_MOST} levels.")
+        if self._depth > DEPTH_MAX:
+            raise self._source.error(place, f"the nesting is deeper than {DEPTH_MAX} levels.")
         try:
             return super().compose_node(parent, index)
         finally:

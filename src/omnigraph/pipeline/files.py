@@ -31,16 +31,24 @@ _MAGIC = re.compile(r"[*?\[]")
 @dataclass(frozen=True)
 class InputFile:
     """`path` is an absolute local path or an s3:// URI, so that it means the same to every process; `name` is what
-    users typed and read.
+    users typed and read. `unpacked_bytes` are those of a packed file, where they have been counted.
     """
 
     path: str
     size_bytes: int
     name: str
+    unpacked_bytes: int | None = None
 
     @property
     def compression(self) -> str | None:
         return COMPRESSED.get(os.path.splitext(self.path)[1].lower())
+
+    @property
+    def text_bytes(self) -> int:
+        """About how much text there is to read."""
+        if self.unpacked_bytes is not None:
+            return self.unpacked_bytes
+        return self.size_bytes if self.compression is None else 4 * self.size_bytes
 
 
 def is_remote(path: str) -> bool:
@@ -256,44 +264,6 @@ class _Remote(io.RawIOBase):
         buffer[: len(found)] = found
         self._at += len(found)
         return len(found)
-
-
-def read_lines(path: str, start: int, stop: int, *, size_bytes: int, ahead_bytes: int = 1 << 20) -> bytes:
-    """All lines of a plain file that begin in the range, whole, each with its line feed."""
-    if start > 0:
-        # A line begins here if the byte before is a line feed; else it belongs to whoever has its beginning.
-        before = read_range(path, start - 1, stop)
-        cut = before.find(b"\n")
-        if cut < 0:
-            return b""
-        text = before[cut + 1 :]
-        if start + cut >= stop:
-            return b""
-    else:
-        text = read_range(path, start, stop)
-    if not text:
-        return b""
-    at = stop
-    while not text.endswith(b"\n") and at < size_bytes:
-        more = read_range(path, at, at + ahead_bytes)
-        end = more.find(b"\n")
-        text += more if end < 0 else more[: end + 1]
-        at += ahead_bytes
-    return text if text.endswith(b"\n") else text + b"\n"
-
-
-def read_whole(path: str, compression: str | None) -> bytes:
-    """A whole file, unpacked."""
-    import pyarrow as pa
-
-    try:
-        with open_input(path) as raw:
-            if compression is None:
-                return bytes(raw.read())
-            with pa.CompressedInputStream(raw, compression) as file:
-                return bytes(file.read())
-    except OSError as error:
-        raise FileUnreadable(path=path, detail=str(error)) from error
 
 
 def read_beginning(path: str, size_bytes: int, compression: str | None) -> bytes:

@@ -6,16 +6,21 @@ the newer one is taken. A state that was asked for by name is refused instead, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+from omnigraph.branch.revisions import resolve
 from omnigraph.commit import owner
 from omnigraph.commit.door import Door
 from omnigraph.errors import StorageError, VersionReclaimed
 from omnigraph.snapshot import AsOf, Snapshot
 from omnigraph.storage import leases
+from omnigraph.storage.layout import Location
+from omnigraph.storage.records import Pin
 
-TRIES_MOST = 5
+TRIES_MAX = 5
+TASKS_LEASE_S = 3600.0
+"""How long a job may take between two tasks' beginnings before cleanup may take its versions away."""
 
 
 @contextmanager
@@ -24,13 +29,14 @@ def leased(
 ) -> Iterator[Snapshot]:
     """A snapshot that cleanup leaves alone while the block runs."""
     with ExitStack() as stack:
-        for turn in range(1, TRIES_MOST + 1):
-            snapshot = Snapshot.take(door, branch, commit, as_of)
+        for turn in range(1, TRIES_MAX + 1):
+            named = None if commit is None else resolve(door.manifest, commit, branch=branch)
+            snapshot = Snapshot.take(door, branch, named, as_of)
             try:
                 stack.enter_context(under_lease(snapshot, seconds=seconds))
                 break
             except VersionReclaimed:
-                if commit is not None or as_of is not None or turn == TRIES_MOST:
+                if commit is not None or as_of is not None or turn == TRIES_MAX:
                     raise
         yield snapshot
 
@@ -50,14 +56,22 @@ def under_lease(snapshot: Snapshot, *, seconds: float | None = None, required: b
         is_gone=owner.is_gone,
         branch=snapshot.branch,
         commit=snapshot.commit,
+        table_keys=view.table_keys,
     )
     with ExitStack() as stack:
         try:
             stack.enter_context(held)
-        except VersionReclaimed as error:
-            key = view.table_keys.get(error.fields["table_key"], error.fields["table_key"])
-            raise type(error)(table_key=key, version=error.fields["version"]) from error
         except StorageError as error:
             if required or not leases.may_not_write(error):
                 raise
         yield snapshot
+
+
+def lease_for_tasks(location: Location, pins: Iterable[Pin], commit: str, table_keys: Mapping[str, str]) -> str | None:
+    """The id of a lease that every task of a job renews when it begins; None for a reader that may not write."""
+    try:
+        return leases.take(location, pins, seconds=TASKS_LEASE_S, commit=commit, table_keys=table_keys).id
+    except StorageError as error:
+        if not leases.may_not_write(error):
+            raise
+        return None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -29,8 +29,9 @@ from omnigraph.results import LoadResult
 from omnigraph.storage.columns import arrow_schema
 from omnigraph.write.apply import apply_deltas
 from omnigraph.write.envelope import Parsed, RejectedLine, TypeRows, parse
+from omnigraph.write.envelope.blocks import is_blank
 from omnigraph.write.load import prepare_load
-from omnigraph.write.mutate import QUICK_ROWS_MOST, consulted
+from omnigraph.write.mutate import QUICK_ROWS_MAX, consulted
 
 Mode = Literal["append", "merge", "overwrite"]
 OnError = Literal["fail", "quarantine"]
@@ -57,7 +58,7 @@ class LocalLoad:
 
     @property
     def quick(self) -> bool:
-        return bool(sum(rows.table.num_rows for rows in self.parsed.rows.values()) <= QUICK_ROWS_MOST)
+        return bool(sum(rows.table.num_rows for rows in self.parsed.rows.values()) <= QUICK_ROWS_MAX)
 
     def scope(self, view: View) -> frozenset[str]:
         return frozenset(view.type(name).id for name in self.parsed.rows)
@@ -90,13 +91,42 @@ class LocalLoad:
         )
 
 
-def read_load(source: Any, schema: Schema, *, mode: Mode, on_error: OnError, quarantine: str | None) -> LocalLoad:
-    """Step 1. `quarantine` is a place where rejected lines may go: see `aside`."""
-    lines = lines_of(source)
-    parsed = parse(schema, lines.chunks(), keep_text=on_error == "quarantine")
+def read_load(
+    source: Any,
+    schema: Schema,
+    *,
+    mode: Mode,
+    on_error: OnError,
+    quarantine: str | None,
+    max_line_bytes: int,
+    max_bytes: int | None,
+) -> LocalLoad | None:
+    """Step 1; None if there are more than `max_bytes` once they are unpacked, blank chunks not counted.
+
+    `quarantine` is a place where rejected lines may go: see `aside`.
+    """
+    lines = lines_of(source, max_line_bytes=max_line_bytes)
+    try:
+        parsed = parse(schema, _within(lines.chunks(), max_bytes), keep_text=on_error == "quarantine")
+    except _TooLarge:
+        return None
     if mode == "overwrite":
         parsed = _with_named(schema, parsed)
     return LocalLoad(lines=lines, schema=schema, parsed=parsed, mode=mode, on_error=on_error, quarantine=quarantine)
+
+
+class _TooLarge(Exception):
+    """Never leaves this module: the input does not fit in memory."""
+
+
+def _within(chunks: Iterator[bytes], max_bytes: int | None) -> Iterator[bytes]:
+    total = 0
+    for chunk in chunks:
+        if max_bytes is not None and not is_blank(chunk):
+            total += len(chunk)
+            if total > max_bytes:
+                raise _TooLarge
+        yield chunk
 
 
 def _with_named(schema: Schema, parsed: Parsed) -> Parsed:

@@ -34,10 +34,10 @@ from omnigraph.pipeline.progress import Silent, Watcher
 from omnigraph.storage import checksums
 
 Task = Mapping[str, Any]
-STORE_TRIES_MOST = 3
+STORE_TRIES_MAX = 3
 POLL_S = 0.1
 # The tasks of one job ride in a closure on Spark Connect, which has no RDDs.
-CLOSURE_BYTES_MOST = 4 << 20
+CLOSURE_BYTES_MAX = 4 << 20
 
 
 class Runner(Protocol):
@@ -66,11 +66,11 @@ def perform(work: str, task: str | bytes) -> bytes:
     """Run one task where it is: import the work, call it, return its result or its typed error as JSON."""
     module, _, name = work.partition(":")
     function: Callable[[Any], Any] = getattr(import_module(module), name)
-    for turn in range(1, STORE_TRIES_MOST + 1):
+    for turn in range(1, STORE_TRIES_MAX + 1):
         try:
             return orjson.dumps({"ok": function(orjson.loads(task))})
         except StorageError as error:
-            if turn == STORE_TRIES_MOST:
+            if turn == STORE_TRIES_MAX:
                 return _failure(error)
             time.sleep(0.2 * turn)
         except OmnigraphError as error:
@@ -88,7 +88,8 @@ def _failure(error: OmnigraphError) -> bytes:
     return orjson.dumps({"error": type(error).__name__, "fields": error.fields}, default=str)
 
 
-def _result(raw: bytes) -> Any:
+def result_of(raw: bytes) -> Any:
+    """What `perform` returned, as a value, or raised as its typed error."""
     found = orjson.loads(raw)
     checksums.note_known(found.get("checksums", {}))
     if "ok" in found:
@@ -135,7 +136,7 @@ class LocalRunner:
         try:
             futures = [pool.submit(perform, work, orjson.dumps(task)) for task in tasks]
             self._follow(futures)
-            return [_result(self._raw(future, stage)) for future in futures]
+            return [result_of(self._raw(future, stage)) for future in futures]
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -192,7 +193,7 @@ class SparkRunner:
             return []
         texts = [orjson.dumps(task).decode() for task in tasks]
         raw = self._by_connect(work, texts, stage) if self._is_connect else self._by_rdd(work, texts, stage)
-        return [_result(one) for one in raw]
+        return [result_of(one) for one in raw]
 
     def _by_rdd(self, work: str, texts: list[str], stage: str) -> list[bytes]:
         context = self._spark.sparkContext
@@ -243,7 +244,7 @@ def _parts(texts: list[str]) -> list[list[str]]:
     parts: list[list[str]] = [[]]
     size = 0
     for text in texts:
-        if size + len(text) > CLOSURE_BYTES_MOST and parts[-1]:
+        if size + len(text) > CLOSURE_BYTES_MAX and parts[-1]:
             parts.append([])
             size = 0
         parts[-1].append(text)

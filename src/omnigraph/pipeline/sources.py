@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import bisect
 import os
-from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from omnigraph.errors import FileUnreadable, UsageError
+from omnigraph.errors import UsageError
+from omnigraph.pipeline.chunks import (
+    CHUNK_BYTES,
+    LINE_BYTES_DEFAULT,
+    LineLimit,
+    file_chunks,
+    with_last_line_feed,
+    without_mark,
+)
 from omnigraph.pipeline.files import COMPRESSED, find_files
-
-CHUNK_BYTES = 4 * 1024 * 1024
 
 Source = str | os.PathLike[str] | IO[bytes] | Iterable[bytes]
 
@@ -27,6 +32,7 @@ class Lines:
     """A stream of bytes made of named parts. Reading it a second time works only where every part is a file."""
 
     parts: tuple[tuple[str, Any], ...]
+    max_line_bytes: int = LINE_BYTES_DEFAULT
     starts: list[int] = field(default_factory=list, compare=False)
     """The number of the first line of each part, filled in while reading."""
 
@@ -35,19 +41,16 @@ class Lines:
         return all(isinstance(part, str) for _, part in self.parts)
 
     def chunks(self) -> Iterator[bytes]:
+        """RecordTooLong for a line above the limit."""
         self.starts.clear()
-        line = 1
-        for _, part in self.parts:
-            self.starts.append(line)
-            last = b"\n"
-            for chunk in _without_mark(_read(part)):
-                if chunk:
-                    line += chunk.count(b"\n")
-                    last = chunk[-1:]
-                    yield chunk
-            if last != b"\n":
-                line += 1
-                yield b"\n"
+        before = 0
+        for name, part in self.parts:
+            self.starts.append(before + 1)
+            lines = LineLimit(name, self.max_line_bytes)
+            for chunk in with_last_line_feed(without_mark(_read(part))):
+                lines.add(chunk)
+                yield chunk
+            before += lines.line_count
 
     def place(self, line: int) -> tuple[str, int]:
         """The part that a line came from, and its number there."""
@@ -60,7 +63,7 @@ class Lines:
         return f"line {number}" if len(self.parts) == 1 else f"line {number} of {source}"
 
 
-def lines_of(source: Source | Sequence[Source]) -> Lines:
+def lines_of(source: Source | Sequence[Source], *, max_line_bytes: int = LINE_BYTES_DEFAULT) -> Lines:
     """The parts of a source: a path, a pattern of paths, an open file, an iterable of bytes, or several of these."""
     given = list(source) if isinstance(source, list | tuple) and not _is_bytes_sequence(source) else [source]
     parts: list[tuple[str, Any]] = []
@@ -71,33 +74,26 @@ def lines_of(source: Source | Sequence[Source]) -> Lines:
             parts.append((str(getattr(one, "name", "<input>")), one))
     if not parts:
         raise UsageError(detail="there is nothing to load: name at least one file.")
-    return Lines(tuple(parts))
+    return Lines(tuple(parts), max_line_bytes)
 
 
 def _is_bytes_sequence(source: Any) -> bool:
     return len(source) > 0 and all(isinstance(one, bytes) for one in source)
 
 
-def _without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes without the mark that some programs put in front of UTF-8."""
-    rest = iter(chunks)
-    head = b""
-    while len(head) < len(BOM_UTF8) and (chunk := next(rest, None)) is not None:
-        head = bytes(chunk) if not head else head + chunk
-    yield head.removeprefix(BOM_UTF8)
-    yield from rest
-
-
 def _read(part: Any) -> Iterator[bytes]:
-    if not isinstance(part, str):
-        yield from iter(lambda: part.read(CHUNK_BYTES), b"") if hasattr(part, "read") else part
-        return
-    import pyarrow as pa
+    if isinstance(part, str):
+        yield from file_chunks(part, COMPRESSED.get(os.path.splitext(part)[1].lower()))
+    elif hasattr(part, "read"):
+        yield from iter(lambda: part.read(CHUNK_BYTES), b"")
+    else:
+        yield from map(_as_bytes, part)
 
-    compression = COMPRESSED.get(os.path.splitext(part)[1].lower())
+
+def _as_bytes(chunk: Any) -> bytes:
+    if isinstance(chunk, bytes):
+        return chunk
     try:
-        with pa.input_stream(part, compression=compression) as file:
-            while chunk := file.read(CHUNK_BYTES):
-                yield chunk
-    except OSError as error:
-        raise FileUnreadable(path=part, detail=str(error)) from error
+        return bytes(memoryview(chunk))
+    except TypeError:
+        raise UsageError(detail=f"an iterable of a load gives bytes, not {type(chunk).__name__}.") from None

@@ -32,6 +32,8 @@ from omnigraph.pipeline.bulk.frames import is_frame, stage_frame
 from omnigraph.pipeline.bulk.job import Job
 from omnigraph.pipeline.bulk.load import BulkLoad
 from omnigraph.pipeline.bulk.staging import Staging, new_staging
+from omnigraph.pipeline.bulk.unpack import unpacked
+from omnigraph.pipeline.chunks import checked_line_bytes
 from omnigraph.pipeline.engine import SMALL_BYTES, Engines
 from omnigraph.pipeline.files import InputFile, find_files, is_remote, plain_path, total_bytes
 from omnigraph.pipeline.load import LocalLoad, checked_options, read_load
@@ -39,7 +41,7 @@ from omnigraph.pipeline.runner import Runner
 from omnigraph.pipeline.session import spark_session
 from omnigraph.pipeline.tabular import FORMATS, TableSource, with_format
 from omnigraph.storage.layout import Location
-from omnigraph.write.keys import Ulids
+from omnigraph.storage.ulids import Ulids
 from omnigraph.write.problems import nearest
 
 IN_MEMORY_BYTES = 256 << 20
@@ -140,9 +142,11 @@ def started_load(
     on_error: Any,
     quarantine: str | os.PathLike[str] | None,
     engine: str | None,
+    max_line_bytes: int | None,
 ) -> Iterator[LocalLoad | BulkLoad]:
     """The operation, its inputs read. What it staged is removed at the end, however that comes."""
     checked_options(mode, on_error, quarantine)
+    line_bytes = checked_line_bytes(max_line_bytes)
     aside = None if quarantine is None else checked_place(quarantine)
     inputs = Inputs(source, nodes, edges, view.schema)
     if on_error == "quarantine":
@@ -157,12 +161,23 @@ def started_load(
         engines.watcher.engine(name, reason)
         if size is None or size >= SMALL_BYTES:
             engines.watcher.stage("loading", tasks=1)
-        yield read_load(source, view.schema, mode=mode, on_error=on_error, quarantine=aside)
-        return
+        load = read_load(
+            source,
+            view.schema,
+            mode=mode,
+            on_error=on_error,
+            quarantine=aside,
+            max_line_bytes=line_bytes,
+            # A stream can't be read again by tasks.
+            max_bytes=None if inputs.has_streams else IN_MEMORY_BYTES,
+        )
+        if load is not None:
+            yield load
+            return
     runner = engines.runner(work_bytes=size, requested=name, reason=reason)
     staging = new_staging(location)
     try:
-        job = _job(runner, staging, view, inputs, mode=mode, engines=engines)
+        job = _job(runner, staging, view, inputs, mode=mode, engines=engines, max_line_bytes=line_bytes)
         job.read_inputs()
         yield BulkLoad(job, view.schema, on_error, aside)
     finally:
@@ -192,16 +207,28 @@ def _require_possible(inputs: Inputs, engine: str) -> None:
         raise UsageError(detail="stdin and open files are read by this process: use --engine local, or a file's name.")
 
 
-def _job(runner: Runner, staging: Staging, view: View, inputs: Inputs, *, mode: str, engines: Engines) -> Job:
+def _job(
+    runner: Runner,
+    staging: Staging,
+    view: View,
+    inputs: Inputs,
+    *,
+    mode: str,
+    engines: Engines,
+    max_line_bytes: int,
+) -> Job:
     size = piece_bytes(inputs.unpacked_bytes, runner.parallelism)
-    pieces: list[Piece] = list(envelope_pieces(inputs.files, size=size))
+    _unpack(runner, staging, inputs, size=size, max_line_bytes=max_line_bytes)
+    size = piece_bytes(inputs.unpacked_bytes, runner.parallelism)
+    pieces: list[Piece] = list(envelope_pieces(inputs.files, size=size, max_line_bytes=max_line_bytes))
     of_csv = [i for i in inputs.found if inputs.sources[i].kind == "csv"]
     tables = [(inputs.tables[i][0], inputs.sources[i], inputs.found[i]) for i in of_csv]
-    csv = dict(zip(of_csv, csv_inputs(runner, tables, size=size), strict=True))
+    csv = dict(zip(of_csv, csv_inputs(runner, tables, size=size, max_line_bytes=max_line_bytes), strict=True))
     for i, (t, given) in enumerate(inputs.tables):
         about = inputs.sources[i]
         if i in inputs.found:
-            pieces += table_pieces(t, about, inputs.found[i], csv.get(i, ()), size=size)
+            files = inputs.found[i]
+            pieces += table_pieces(t, about, files, csv.get(i, ()), size=size, max_line_bytes=max_line_bytes)
         elif is_frame(given) or isinstance(given, str | os.PathLike | TableSource):
             frame = given if is_frame(given) else _read_by_spark(about, engines)
             pieces += staged_pieces(t, about, stage_frame(staging, frame))
@@ -218,6 +245,15 @@ def _job(runner: Runner, staging: Staging, view: View, inputs: Inputs, *, mode: 
         existing_rows=held,
         named=[t.key for t, _ in inputs.tables],
     )
+
+
+def _unpack(runner: Runner, staging: Staging, inputs: Inputs, *, size: int, max_line_bytes: int) -> None:
+    """Replace large packed files of text by plain ones."""
+    texts = [i for i in inputs.found if inputs.sources[i].kind in ("csv", "jsonl")]
+    groups = [("jsonl", inputs.files), *((inputs.sources[i].kind, inputs.found[i]) for i in texts)]
+    records, *tables = unpacked(runner, staging, groups, size=size, max_line_bytes=max_line_bytes)
+    inputs.files = records
+    inputs.found |= dict(zip(texts, tables, strict=True))
 
 
 def _arrow(given: Any, t: EntityType) -> Any:

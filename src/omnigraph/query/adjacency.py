@@ -12,11 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.errors import StorageError
+from omnigraph.query import sorting
 from omnigraph.query.cache import Cache
 from omnigraph.query.frame import bounds_of, ranges, unique
-from omnigraph.query.tables import Numbering, StoredTable
+from omnigraph.query.limits import checkpoint
+from omnigraph.query.numbering import Numbering
+from omnigraph.query.sorting import argsort_pairs
+from omnigraph.query.tables import StoredTable
 
 DENSE = 4
 """Row ids are node numbers where there are at most so many times more of them than nodes."""
@@ -173,15 +179,23 @@ def _build(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Ad
     return Adjacency(start, end, _half(heads, tails, ids, start.size), _half(tails, heads, ids, end.size))
 
 
-def _resolved(nodes: StoredTable, ids: object) -> np.ndarray:
-    # Every end of an edge is there: no commit leaves an edge without its nodes.
-    places = np.asarray(pc.index_in(ids, value_set=nodes.column("id")).fill_null(-1)).astype(np.int64)
-    assert len(places) == 0 or int(places.min()) >= 0, "an edge whose node is not there"
+def _resolved(nodes: StoredTable, ids: pa.Array) -> np.ndarray:
+    # No commit leaves an edge without its nodes: a damaged file does.
+    known = nodes.column("id")
+    # Every call hashes the known ids anew: so the parts are large beside these.
+    size = max(4 * len(known), sorting.PART_ROWS)
+    parts = []
+    for start in range(0, max(len(ids), 1), size):
+        checkpoint()
+        parts.append(np.asarray(pc.index_in(ids.slice(start, size), value_set=known).fill_null(-1)).astype(np.int64))
+    places = np.concatenate(parts)
+    if len(places) and int(places.min()) < 0:
+        raise StorageError(doing="following edges", detail="an edge has an end that is no node; `verify` names it")
     return nodes.numbering().rowids[places] if len(places) else places
 
 
 def _half(near: np.ndarray, far: np.ndarray, edges: np.ndarray, size: int) -> Half:
-    order = np.lexsort((far, near))
+    order = argsort_pairs(near, far)
     near, far = near[order], far[order]
     offsets = bounds_of(np.bincount(near, minlength=size) if len(near) else np.zeros(size, dtype=np.int64))
     twice = (near[1:] == near[:-1]) & (far[1:] == far[:-1])

@@ -26,7 +26,7 @@ from omnigraph.storage import nofollow
 from omnigraph.storage.layout import CACHE, CACHE_META, Location
 
 VARIABLE = "OMNIGRAPH_QUERY_DISK"
-EDGES_LEAST = 50_000
+EDGES_MIN = 50_000
 _FORMAT = 1
 _PARTS = ("offsets", "nodes", "edges")
 
@@ -72,7 +72,7 @@ def _half(folder: str, name: str, simple: bool) -> Half:
 def keep(arrays: Adjacency, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> None:
     """Write the arrays, if that is wanted and possible."""
     root = folder_of(edges.graph)
-    if root is None or arrays.edges < EDGES_LEAST:
+    if root is None or arrays.edges < EDGES_MIN:
         return
     if arrays.sources.numbering is not None or arrays.targets.numbering is not None:
         return

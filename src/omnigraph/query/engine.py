@@ -21,7 +21,7 @@ from omnigraph.query.result import Result
 from omnigraph.query.run import run_query
 from omnigraph.snapshot import Snapshot
 
-PLANS_MOST = 512
+PLANS_MAX = 512
 Named = tuple[str, str | None, str]
 
 
@@ -45,7 +45,7 @@ class Engine:
         found = check_query(chosen(parse_queries(text, file=file), name), schema)
         with self._lock:
             self._checked[key] = found
-            while len(self._checked) > PLANS_MOST:
+            while len(self._checked) > PLANS_MAX:
                 self._checked.popitem(last=False)
         return found
 
@@ -76,7 +76,7 @@ class Engine:
             found = self._analysed.get(key)
             if found is None or found.body is not checked.body:
                 found = self._analysed[key] = Analysis(checked.body)
-                while len(self._analysed) > PLANS_MOST:
+                while len(self._analysed) > PLANS_MAX:
                     self._analysed.popitem(last=False)
             return found
 

@@ -5,7 +5,7 @@ Properties are read when an expression needs them, all columns of one variable t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -42,17 +42,16 @@ from omnigraph.language.query.terms import (
 )
 from omnigraph.language.query.types import Type
 from omnigraph.language.regex import pattern_problem
+from omnigraph.query import sorting
 from omnigraph.query.arithmetic import arithmetic, function, widened
 from omnigraph.query.compare import among, compare, in_lists
 from omnigraph.query.frame import NO_PATHS, NULL, Frame, bounds_of
 from omnigraph.query.source import Source
-from omnigraph.query.values import Values, scalar, spread, truth, type_of
+from omnigraph.query.values import Values, concatenated, scalar, spread, truth, type_of
 
 if TYPE_CHECKING:
     from omnigraph.query.search import Searcher
 
-CHUNK_ROWS = 1_000_000
-"""Conditions are evaluated over so many rows at a time, with a look at the clock between."""
 _MATCH = {"contains": pc.match_substring, "starts_with": pc.starts_with, "ends_with": pc.ends_with}
 
 
@@ -70,12 +69,8 @@ class Evaluator:
 
     def holds(self, conditions: Sequence[Expression], frame: Frame) -> np.ndarray:
         """The rows for which all of them are true."""
-        if frame.rows > CHUNK_ROWS:
-            parts = []
-            for start in range(0, frame.rows, CHUNK_ROWS):
-                self.source.watch.tick()
-                parts.append(self.holds(conditions, frame.slice(start, start + CHUNK_ROWS)))
-            return np.concatenate(parts)
+        if frame.rows > sorting.PART_ROWS:
+            return np.concatenate([self.holds(conditions, p.frame) for p in self.over(frame).parts()])
         rows = self.over(frame)
         rows.fetch(conditions)
         found = np.ones(frame.rows, dtype=bool)
@@ -106,12 +101,41 @@ class Rows:
         return self.frame.rows
 
     def column(self, e: Expression) -> pa.Array:
+        """One value per row; of many rows part by part."""
+        if self.in_parts(e):
+            return concatenated(p.column(e) for p in self.parts())
         return spread(self.value(e), self.rows)
+
+    # ---- some of the rows
+
+    def in_parts(self, e: Expression) -> bool:
+        """Whether the rows are many, and the value of each can be computed without the others."""
+        return self.rows > sorting.PART_ROWS and e not in self.known and not isinstance(e, Output) and is_rowwise(e)
+
+    def parts(self) -> Iterator[Rows]:
+        """All rows, some at a time and in order."""
+        for part in sorting.parts(self.rows):
+            yield Rows(
+                self.evaluator,
+                self.frame.slice(part.start, part.stop),
+                {e: v if isinstance(v, pa.Scalar) else v[part] for e, v in self.known.items()},
+                [o[part] for o in self.outputs],
+                {key: c[part] for key, c in self.columns.items()},
+            )
+
+    def at(self, places: np.ndarray) -> Rows:
+        """The rows at these places. What is known of all rows, and only of them together, must be in `known`."""
+        index = pa.array(places)
+        known = {e: v if isinstance(v, pa.Scalar) else v.take(index) for e, v in self.known.items()}
+        columns = {key: c.take(index) for key, c in self.columns.items()}
+        return Rows(self.evaluator, self.frame.take(places), known, [o.take(index) for o in self.outputs], columns)
 
     # ---- properties
 
     def fetch(self, expressions: Sequence[Expression]) -> None:
-        """Read the columns that these expressions need, one look per variable."""
+        """Read the columns that these expressions need, one look per variable. Of many rows, their parts read them."""
+        if self.rows > sorting.PART_ROWS:
+            return
         wanted: dict[int, dict[str, Property]] = {}
         for e in expressions:
             if e in self.known:
@@ -229,17 +253,26 @@ class Rows:
         if e.name == "nodes" or isinstance(e.arguments[0], PathOf):
             path = e.arguments[0]
             assert isinstance(path, PathOf)
-            return self._path(e.name, path.variable.slot)
+            if e.name == "length":
+                return self._path_lengths(path.variable.slot)
+            return self.path_nodes(path.variable.slot)
         return function(e, [self.value(a) for a in e.arguments])
 
-    def _path(self, name: str, slot: int) -> pa.Array:
+    def _path_lengths(self, slot: int) -> pa.Array:
+        numbers = self.frame.columns[slot]
+        there = numbers >= 0
+        offsets = self.frame.paths.get(slot, NO_PATHS).offsets
+        edges = np.zeros(len(numbers), dtype=np.int64)
+        edges[there] = offsets[numbers[there] + 1] - offsets[numbers[there]] - 1
+        return pa.array(edges, mask=~there)
+
+    def path_nodes(self, slot: int) -> pa.Array:
+        """The ids of the nodes of every row's path."""
         numbers = self.frame.columns[slot]
         there = numbers >= 0
         paths = self.frame.paths.get(slot, NO_PATHS).taken(numbers[there])
         lengths = np.zeros(len(numbers), dtype=np.int64)
         lengths[there] = np.diff(paths.offsets)
-        if name == "length":
-            return pa.array(lengths - 1, mask=~there)
         ids = self.evaluator.source.ids(paths.codes)
         return with_nulls(bounds_of(lengths), ids, ~there)
 
@@ -249,6 +282,11 @@ class Rows:
         columns = [widened(self.column(i), item).to_pylist() for i in e.items]
         rows = [list(r) for r in zip(*columns, strict=True)] if columns else [[] for _ in range(self.rows)]
         return pa.array(rows, type_of(e.type))
+
+
+def is_rowwise(e: Expression) -> bool:
+    """Whether the value of a row can be computed without the others: positions of scores can't."""
+    return not any(isinstance(term, Nearest | Bm25 | Fused) for term in walk(e))
 
 
 def with_nulls(offsets: np.ndarray, values: pa.Array, nulls: np.ndarray) -> pa.Array:

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from omnigraph.query.limits import checkpoint, reserve
+from omnigraph.query.sorting import argsort, sort
+
 SHIFT = 52
 MASK = (1 << SHIFT) - 1
 NULL = -1
-TYPES_MOST = 1 << (63 - SHIFT)
+TYPES_MAX = 1 << (63 - SHIFT)
 ORIGIN = 0
 """The slot that says which row of an outer pattern a row belongs to; those of variables begin at 1."""
 
@@ -45,7 +48,8 @@ class Paths:
         return int(self.offsets.nbytes + self.codes.nbytes)
 
     def taken(self, numbers: np.ndarray) -> Paths:
-        starts, lengths = self.offsets[numbers], np.diff(self.offsets)[numbers]
+        starts = self.offsets[numbers]
+        lengths = self.offsets[numbers + 1] - starts
         return Paths(bounds_of(lengths), self.codes[ranges(starts, lengths)])
 
 
@@ -116,7 +120,7 @@ def joined(
         index, hits = pairs_joined(left, right, size)
         taken = frame.take(index)
         return Frame(taken.rows, {**taken.columns, **{s: c[hits] for s, c in columns.items()}}, frame.paths)
-    order = None if bool((right[1:] >= right[:-1]).all()) else np.argsort(right, kind="stable")
+    order = None if bool((right[1:] >= right[:-1]).all()) else argsort(right)
     starts = bounds_of(counts)
     made = {s: np.empty(total, dtype=np.int64) for s in (*frame.columns, *columns)}
     at = 0
@@ -159,7 +163,7 @@ def unique(values: np.ndarray) -> np.ndarray:
     """Sorted, each once. np.unique hashes, which is many times slower for large arrays."""
     if len(values) < 2 or bool((values[1:] > values[:-1]).all()):
         return values
-    ordered = np.sort(values)
+    ordered = sort(values)
     keep = np.empty(len(ordered), dtype=bool)
     keep[0] = True
     np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
@@ -174,19 +178,24 @@ def factorize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     steps = values[1:] > values[:-1]
     if steps.all():
         return values, np.arange(count)
+    reserve(count * 16)
     low, high = int(values.min()), int(values.max())
     if high - low <= 4 * count + 1024:
         there = np.zeros(high - low + 1, dtype=bool)
         places = values - low
         there[places] = True
+        checkpoint()
         found = np.flatnonzero(there)
         numbers = np.empty(len(there), dtype=np.int64)
         numbers[found] = np.arange(len(found))
+        checkpoint()
         return found + low, numbers[places]
-    order = np.argsort(values, kind="stable")
+    order = argsort(values)
+    reserve(count * 34)
     ordered = values[order]
     is_new = _first_of_equals(ordered)
     all_numbers = np.empty(count, dtype=np.int64)
+    checkpoint()
     all_numbers[order] = np.cumsum(is_new) - 1
     return ordered[is_new], all_numbers
 
@@ -217,6 +226,7 @@ class Packing:
     def pack(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         found = columns[0] - self.lows[0]
         for column, low, size in zip(columns[1:], self.lows[1:], self.sizes[1:], strict=True):
+            checkpoint()
             found *= size
             found += column
             found -= low
@@ -235,6 +245,7 @@ def distinct_rows(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Each row once, in order."""
     packing = Packing.of(columns)
     if packing is not None:
+        reserve(len(columns[0]) * 16)
         packed = packing.pack(columns)
         once = unique(packed)
         return list(columns) if once is packed else packing.unpack(once)
@@ -250,6 +261,7 @@ def groups_of(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.
     if packing is None:
         columns = [factorize(c)[1] for c in columns]
         packing = Packing.of(columns)
+    reserve(rows * 32)
     if packing is not None:
         numbers = packing.pack(columns)
     else:
@@ -257,6 +269,7 @@ def groups_of(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.
         for column in columns[1:]:
             numbers = factorize(numbers)[1] * (int(column.max()) + 1) + column
     found, numbers = factorize(numbers)
+    checkpoint()
     first = np.empty(len(found), dtype=np.int64)
     # Backwards, so that the first row of a group is written last.
     first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
@@ -274,7 +287,7 @@ def pairs_joined(left: np.ndarray, right: np.ndarray, size: int) -> tuple[np.nda
     lengths = counts[left]
     index = np.repeat(np.arange(len(left)), lengths)
     hits = ranges(starts[left], lengths)
-    return index, hits if is_sorted else np.argsort(right, kind="stable")[hits]
+    return index, hits if is_sorted else argsort(right)[hits]
 
 
 BLOCK_ROWS = 250_000

@@ -47,7 +47,7 @@ class HeldTable:
         numbered = self.held.select(["src", "dst"]).append_column("_rowid", pa.array(np.arange(self.rows), pa.uint64()))
         return numbered.filter(pc.is_in(self.held[end], value_set=pc.unique(ids)))
 
-    def id_ranks(self, numbers: np.ndarray) -> np.ndarray | None:
+    def id_ranks(self, numbers: np.ndarray, *, among_rows: int = 0) -> np.ndarray | None:
         return None
 
 

@@ -26,7 +26,7 @@ from omnigraph.query.frame import Packing, bounds_of, factorize, ordinals, pack,
 from omnigraph.query.source import Source
 from omnigraph.query.tables import flat
 
-STEPPED_MOST = 3000
+STEPPED_MAX = 3000
 """So many nodes of one hop are looked up in the index."""
 MAKING_S_PER_EDGE = 2.5e-7
 """What arrays take to be made, as measured."""
@@ -88,9 +88,9 @@ class Hops:
             return known
         if is_kept(edges, sources, targets):
             return adjacency_of(cache, edges, sources, targets)
-        if self._forced is None and self.where is not None and keys <= STEPPED_MOST:
+        if self._forced is None and self.where is not None and keys <= STEPPED_MAX:
             return None
-        if self._forced is None and edges.rows > SMALL_EDGES and keys <= STEPPED_MOST:
+        if self._forced is None and edges.rows > SMALL_EDGES and keys <= STEPPED_MAX:
             spent = cache.get((*edges.key, "stepped_s"))
             # Arrays that would not be kept are paid for by every query.
             is_kept_then = edges.rows * BYTES_PER_EDGE <= cache.most_bytes

@@ -1,17 +1,21 @@
 """What one query may use, and what it has used: time, rows, memory. A limit that is passed ends the query at once.
 
 Time is looked at between steps, between batches of a scan, in joins and traversals after every 250,000 rows, in
-conditions after every million. Memory is what the query itself holds: bound rows, values and results, not the caches,
-which have their own budget. How many rows a join makes is counted from the sizes of its groups before it makes them:
-beyond the memory, or beyond `max_rows` where nothing after it drops a row of the answer, it is not begun. Without a
-limit the machine sets one.
+expressions, sorts and aggregates after every million at most. Memory is what the query itself holds: bound rows, values
+and results, not the caches, which have their own budget. How many rows a join makes is counted from the sizes of its
+groups before it makes them: beyond the memory, or beyond `max_rows` where nothing after it drops a row of the answer,
+it is not begun. Without a limit the machine sets one.
+
+Functions on plain arrays (`frame`, `sorting`, `ranking`) know no query. They call `checkpoint` between parts of their
+work and `reserve` before a large allocation; both ask the watch of the query that runs in this thread, if there is one.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +90,32 @@ def enough_memory(query: str) -> Iterator[None]:
         raise OutOfMemory(query=query) from error
 
 
+_RUNNING: ContextVar[Watch | None] = ContextVar("omnigraph_query_watch", default=None)
+
+
+def checkpoint() -> None:
+    """End the query that runs in this thread if its time is over."""
+    watch = _RUNNING.get()
+    if watch is not None:
+        watch.tick()
+
+
+def reserve(needed_bytes: int) -> None:
+    """End the query that runs in this thread if its time is over, or if it may not hold so many bytes more."""
+    watch = _RUNNING.get()
+    if watch is not None:
+        watch.tick()
+        watch.memory(needed_bytes)
+
+
+@contextmanager
+def holding(held_bytes: int) -> Iterator[None]:
+    """Count these bytes in the query that runs in this thread, in addition to what is reserved meanwhile."""
+    watch = _RUNNING.get()
+    with nullcontext() if watch is None else watch.holding(held_bytes):
+        yield
+
+
 class Watch:
     """The clock and the ledger of one run."""
 
@@ -96,6 +126,31 @@ class Watch:
         self.began = time.perf_counter()
         self._deadline = None if options.timeout_s is None else self.began + options.timeout_s
         self._open: list[Step] = []
+        self._held_bytes = 0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """`checkpoint` and `reserve` ask this watch."""
+        token = _RUNNING.set(self)
+        try:
+            yield
+        finally:
+            _RUNNING.reset(token)
+
+    @contextmanager
+    def holding(self, held_bytes: int) -> Iterator[None]:
+        """Count these bytes in addition to whatever is asked for meanwhile."""
+        self.memory(held_bytes)
+        self._held_bytes += held_bytes
+        try:
+            yield
+        finally:
+            self._held_bytes -= held_bytes
+
+    def keep(self, kept_bytes: int) -> None:
+        """Count these bytes until the query ends."""
+        self.memory(kept_bytes)
+        self._held_bytes += kept_bytes
 
     @contextmanager
     def step(self, name: str, about: object, estimated: float | None = None) -> Iterator[Step]:
@@ -120,10 +175,11 @@ class Watch:
             raise QueryTimeout(query=self.query, timeout_s=self.options.timeout_s)
 
     def memory(self, needed_bytes: int) -> None:
-        """What the query holds, or is about to hold, at one time."""
-        most = self.options.max_memory_bytes
-        if most is not None and needed_bytes > most:
-            raise ResourceLimit(query=self.query, resource="memory_bytes", limit=most, actual=int(needed_bytes))
+        """What the query is about to hold in addition to what is counted already (`holding`, `keep`)."""
+        budget = self.options.max_memory_bytes
+        total = self._held_bytes + int(needed_bytes)
+        if budget is not None and total > budget:
+            raise ResourceLimit(query=self.query, resource="memory_bytes", limit=budget, actual=total)
 
     def building(self, rows: int, columns: int, *, rows_max: int | None = None) -> None:
         """A join is about to build so many rows. `rows_max`: every one of more rows than that is one of the answer."""

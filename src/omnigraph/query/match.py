@@ -76,7 +76,8 @@ class Matcher:
                 waiting.remove(blocks[0])
                 frame = self._absent(blocks[0], frame)
                 continue
-            frame = self._next(waiting, frame, wanted)
+            with self.watch.holding(frame.bytes):
+                frame = self._next(waiting, frame, wanted)
             frame = self._dropped(frame, waiting, wanted)
         return frame if frame.rows else self._nothing(pattern, seed)
 
@@ -97,6 +98,7 @@ class Matcher:
                     frame = self._among_scanned(variable, sql, frame)
                     part = rest
                 if part and frame.rows:
+                    self.watch.memory(2 * frame.bytes)
                     frame = frame.keep(self.evaluator.holds(part, frame))
                 step.rows = frame.rows
         return frame
@@ -336,8 +338,10 @@ class Matcher:
 
     def _absent(self, clause: Absent, frame: Frame) -> Frame:
         with self.watch.step("not", clause) as step:
-            seed, numbers = self._seeded(clause.pattern, frame)
-            inner = self.run(clause.pattern, Wanted(frozenset((ORIGIN,)), distinct=True), seed)
+            with self.watch.holding(frame.bytes):
+                seed, numbers = self._seeded(clause.pattern, frame)
+                with self.watch.holding(numbers.nbytes):
+                    inner = self.run(clause.pattern, Wanted(frozenset((ORIGIN,)), distinct=True), seed)
             present = np.zeros(seed.rows, dtype=bool)
             present[inner.columns[ORIGIN]] = True
             frame = frame.keep(~present[numbers])
@@ -349,7 +353,9 @@ class Matcher:
         with self.watch.step("optional", clause) as step:
             new = [v.slot for v in clause.pattern.binds]
             seed, numbers = self._seeded(clause.pattern, frame)
-            inner = self.run(clause.pattern, Wanted(frozenset(new)), seed)
+            with self.watch.holding(numbers.nbytes):
+                inner = self.run(clause.pattern, Wanted(frozenset(new)), seed)
+            self.watch.memory(inner.bytes * 2)
             # One more row for each seed that has none: all new variables are null there.
             missing = np.ones(seed.rows, dtype=bool)
             missing[inner.columns[ORIGIN]] = False

@@ -34,10 +34,10 @@ from omnigraph.query.limits import Options, Watch, enough_memory
 from omnigraph.query.mutate_result import MutationResult
 from omnigraph.query.mutate_state import State
 from omnigraph.query.mutate_statements import run_statement
+from omnigraph.storage.ulids import Ulids
 from omnigraph.write import changes
 from omnigraph.write.apply import apply_deltas
-from omnigraph.write.keys import Ulids
-from omnigraph.write.mutate import KEPT_IDS_MOST, consulted
+from omnigraph.write.mutate import KEPT_IDS_MAX, consulted
 from omnigraph.write.problems import refuse_if_any
 from omnigraph.write.validate import validate
 
@@ -138,7 +138,7 @@ class Mutation:
 def _generated(view: View, given: Mapping[str, list[str]]) -> dict[str, Any]:
     """Ids that are no function of the rows, if they are few: whoever repeats the operation shall learn them."""
     ids = {name: found for name, found in given.items() if not view.type(name).key_properties}
-    return {"ids": ids} if 0 < sum(map(len, ids.values())) <= KEPT_IDS_MOST else {}
+    return {"ids": ids} if 0 < sum(map(len, ids.values())) <= KEPT_IDS_MAX else {}
 
 
 # ---- how long it takes -----------------------------------------------------------------------------------------------

@@ -27,10 +27,11 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.query.evaluate import Rows
 from omnigraph.query.mutate_state import State, columns_named, plain
 from omnigraph.storage.columns import arrow_schema
+from omnigraph.storage.ulids import Ulids
 from omnigraph.write import changes
 from omnigraph.write.compare import unchanged_mask
 from omnigraph.write.delta import TypeDelta, delta, first_positions, flat
-from omnigraph.write.keys import Ulids, canonical_ids
+from omnigraph.write.keys import canonical_ids
 from omnigraph.write.problems import refuse_if_any
 from omnigraph.write.rows import rows_to_table, value_array
 from omnigraph.write.validate import cascade

@@ -10,26 +10,53 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.query import sorting
+from omnigraph.query.frame import factorize
+from omnigraph.query.limits import checkpoint, reserve
+from omnigraph.query.sorting import argsort, argsort_pairs
+
+ORDER_BYTES = 32
+"""Per row that is ordered, beside its place: its rank by the keys so far and by the next, and their order."""
+COMPETING_MAX = 100_000
+"""So few first rows are found part by part."""
 KeyOf = Callable[[np.ndarray], np.ndarray]
 """From places of rows to whole numbers that are ordered as the rows are by this key."""
 
 
-def ordered(places: np.ndarray, keys: Iterator[KeyOf], *, first: int | None) -> np.ndarray:
-    """These places of rows in order; only the first so many if that is given."""
-    ranks = np.zeros(len(places), dtype=np.int64)
+def ordered(places: np.ndarray, keys: Callable[[], Iterator[KeyOf]], *, first: int | None) -> np.ndarray:
+    """These places of rows, which ascend, in order; only the first so many if that is given.
+
+    Of many places and few that are asked for, the first of one part compete with the next part.
+    """
+    if first is None or len(places) <= sorting.PART_ROWS or first > COMPETING_MAX:
+        return _ordered(places, keys(), first)
+    best = places[:0]
+    for part in sorting.parts(len(places)):
+        # In the order of their places, by which equal rows are ordered.
+        best = np.sort(_ordered(np.concatenate([best, places[part]]), keys(), first))
+    return _ordered(best, keys(), first)
+
+
+def _ordered(places: np.ndarray, keys: Iterator[KeyOf], first: int | None) -> np.ndarray:
+    ranks: np.ndarray | None = None
     for key in keys:
         if len(places) < 2:
             break
-        if first is not None and first < len(places):
-            places, ranks = _cut(places, ranks, first)
+        reserve(len(places) * ORDER_BYTES)
         more = key(places)
-        ranks = _joined(ranks, more)
+        checkpoint()
+        if ranks is None:
+            keep = _competing(more, first)
+            places, more = (places, more) if keep is None else (places[keep], more[keep])
+            ranks = factorize(more)[1]
+        else:
+            ranks = _joined(ranks, more)
+        keep = _competing(ranks, first)
+        places, ranks = (places, ranks) if keep is None else (places[keep], ranks[keep])
         if len(ranks) == 0 or _all_differ(ranks):
             break
-    order = np.argsort(ranks, kind="stable")
-    found = places[order]
+    found = places if ranks is None else places[argsort(ranks)]
     return found if first is None else found[:first]
 
 
@@ -43,21 +70,17 @@ def best_scores(scores: pa.Array, first: int, *, descending: bool) -> np.ndarray
     return np.flatnonzero(values <= last)
 
 
-def _cut(places: np.ndarray, ranks: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    if first == 0:
-        return places[:0], ranks[:0]
-    last = np.partition(ranks, first - 1)[first - 1]
-    keep = ranks <= last
-    return (places, ranks) if keep.all() else (places[keep], ranks[keep])
+def _competing(ranks: np.ndarray, first: int | None) -> np.ndarray | None:
+    """Which rows can be among the first so many; None for all of them."""
+    if first is None or first >= len(ranks):
+        return None
+    keep = ranks <= np.partition(ranks, first - 1)[first - 1] if first else np.zeros(len(ranks), dtype=bool)
+    return None if keep.all() else keep
 
 
 def _joined(ranks: np.ndarray, more: np.ndarray) -> np.ndarray:
     """Dense ranks by one key and then the other."""
-    if len(ranks) == 0:
-        return ranks
-    if not ranks.any():
-        return dense(more)
-    order = np.lexsort((more, ranks))
+    order = argsort_pairs(ranks, more)
     is_new = np.empty(len(order), dtype=bool)
     is_new[0] = False
     a, b = ranks[order], more[order]
@@ -67,40 +90,8 @@ def _joined(ranks: np.ndarray, more: np.ndarray) -> np.ndarray:
     return found
 
 
-def dense(values: np.ndarray) -> np.ndarray:
-    if len(values) == 0:
-        return values.astype(np.int64)
-    order = np.argsort(values, kind="stable")
-    a = values[order]
-    found = np.empty(len(values), dtype=np.int64)
-    is_new = np.zeros(len(values), dtype=bool)
-    is_new[1:] = a[1:] != a[:-1]
-    found[order] = np.cumsum(is_new)
-    return found
-
-
 def _all_differ(ranks: np.ndarray) -> bool:
     return int(ranks.max()) == len(ranks) - 1
-
-
-def ranked(values: pa.Array) -> np.ndarray:
-    """Whole numbers that are ordered as the values are, -1 for null. Lists compare item by item."""
-    if pa.types.is_nested(values.type):
-        return _ranked_lists(values)
-    if pa.types.is_floating(values.type):
-        values = pc.add(values, pa.scalar(0.0, values.type))  # minus zero is zero
-    encoded = values.dictionary_encode()
-    order = np.asarray(pc.array_sort_indices(encoded.dictionary))
-    ranks = np.empty(len(order) + 1, dtype=np.int64)
-    ranks[order] = np.arange(len(order))
-    ranks[-1] = -1
-    return np.asarray(ranks[np.asarray(encoded.indices.fill_null(-1))])
-
-
-def _ranked_lists(values: pa.Array) -> np.ndarray:
-    items = [None if v is None else tuple(v) for v in values.to_pylist()]
-    known = {v: i for i, v in enumerate(sorted({v for v in items if v is not None}))}
-    return np.array([-1 if v is None else known[v] for v in items], dtype=np.int64)
 
 
 def directed(ranks: np.ndarray, *, descending: bool, nulls_last: bool) -> np.ndarray:

@@ -9,6 +9,8 @@ import numpy as np
 
 from omnigraph.query.frame import Paths, blocks, factorize, member, pairs_joined
 from omnigraph.query.hops import Hops, pairs_once
+from omnigraph.query.limits import checkpoint, reserve
+from omnigraph.query.sorting import concatenated
 from omnigraph.query.source import Source
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def all_paths(
     near = np.arange(len(starts), dtype=np.int64)
     walked = starts.reshape(-1, 1)
     done: list[tuple[np.ndarray, np.ndarray]] = []
-    held = 0
+    held = done_bytes = 0
     for hop in range(1, high + 1):
         if len(near) == 0:
             break
@@ -59,6 +61,7 @@ def all_paths(
                 ended = fresh if goals is None else fresh & member(longer[:, -1], goals)
                 done.append((begun[ended], longer[ended]))
                 held += done[-1][0].nbytes + done[-1][1].nbytes
+                done_bytes += done[-1][0].nbytes + done[-1][1].nbytes
             if hop < high:
                 open_ = fresh & (longer[:, -1] != longer[:, 0])
                 onwards.append((begun[open_], longer[open_]))
@@ -66,8 +69,11 @@ def all_paths(
         held -= near.nbytes + walked.nbytes
         if not onwards:
             break
-        near = np.concatenate([n for n, _ in onwards])
-        walked = np.concatenate([w for _, w in onwards])
+        source.watch.memory(2 * held - done_bytes)
+        near = concatenated([n for n, _ in onwards])
+        walked = concatenated([w for _, w in onwards])
+    del near, walked
+    source.watch.memory(3 * done_bytes)
     return _gathered(done, backwards=backwards)
 
 
@@ -75,12 +81,16 @@ def _gathered(done: list[tuple[np.ndarray, np.ndarray]], *, backwards: bool) -> 
     if not done:
         none = np.empty(0, dtype=np.int64)
         return FoundPaths(none, none, Paths(np.zeros(1, dtype=np.int64), none))
-    near = np.concatenate([n for n, _ in done])
-    far = np.concatenate([p[:, -1] for _, p in done])
-    lengths = np.concatenate([np.full(len(p), p.shape[1], dtype=np.int64) for _, p in done])
-    codes = np.concatenate([(p[:, ::-1] if backwards else p).ravel() for _, p in done])
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    near = concatenated([n for n, _ in done])
+    far = concatenated([p[:, -1] for _, p in done])
+    codes = concatenated([(p[:, ::-1] if backwards else p).reshape(-1) for _, p in done])
+    offsets = np.zeros(len(near) + 1, dtype=np.int64)
+    path = code = 0
+    for _, part in done:
+        checkpoint()
+        count, nodes = part.shape
+        offsets[path + 1 : path + count + 1] = np.arange(code + nodes, code + part.size + 1, nodes)
+        path, code = path + count, code + part.size
     return FoundPaths(near, far, Paths(offsets, codes))
 
 
@@ -102,10 +112,10 @@ class _Level:
     @staticmethod
     def joined(parts: list[_Level]) -> _Level:
         return _Level(
-            np.concatenate([p.near for p in parts]),
-            np.concatenate([p.far for p in parts]),
-            np.concatenate([p.before for p in parts]),
-            np.concatenate([p.rank for p in parts]),
+            concatenated([p.near for p in parts]),
+            concatenated([p.far for p in parts]),
+            concatenated([p.before for p in parts]),
+            concatenated([p.rank for p in parts]),
         )
 
 
@@ -133,17 +143,23 @@ def shortest_paths(
             # Only where the node itself is too near does the way over its loop count.
             loops = np.flatnonzero(np.isin(numbers, once.near[nodes[once.near] == once.far]))
             ends.append((hop - 1, loops, True))
-        parts = []
+        parts: list[_Level] = []
+        held = sum(level.bytes for level in levels)
         for block in blocks(np.bincount(once.near, minlength=len(nodes))[numbers], last.near):
             source.watch.tick()
             rows, hits = pairs_joined(numbers[block], once.near, len(nodes))
-            source.watch.memory(sum(level.bytes for level in levels) + len(rows) * 64)
-            parts.append(_onwards(source, last, rows + block.start, once.far[hits], seen))
+            source.watch.memory(held + len(rows) * 64)
+            with source.watch.holding(held):
+                parts.append(_onwards(source, last, rows + block.start, once.far[hits], seen))
+            held += parts[-1].bytes
+        source.watch.memory(held + sum(part.bytes for part in parts))
         levels.append(_Level.joined(parts))
+        del parts
         seen.add(levels[-1].near, levels[-1].far)
         if hop >= low:
             ends.append((hop, np.arange(len(levels[-1].near)), False))
-    return _traced(levels, ends, goals)
+    with source.watch.holding(sum(level.bytes for level in levels)):
+        return _traced(levels, ends, goals)
 
 
 def _onwards(source: Source, last: _Level, rows: np.ndarray, far: np.ndarray, seen: Seen) -> _Level:
@@ -164,7 +180,9 @@ def _onwards(source: Source, last: _Level, rows: np.ndarray, far: np.ndarray, se
 
 def _traced(levels: list[_Level], ends: list[tuple[int, np.ndarray, bool]], goals: np.ndarray | None) -> FoundPaths:
     done: list[tuple[np.ndarray, np.ndarray]] = []
+    held = 0
     for depth, at, loop in ends:
+        reserve(held + len(at) * 8 * (2 * depth + 6))
         level = levels[depth]
         if goals is not None:
             at = at[np.isin(level.far[at], goals)]
@@ -174,4 +192,6 @@ def _traced(levels: list[_Level], ends: list[tuple[int, np.ndarray, bool]], goal
             at = levels[d].before[at]
             columns.append(levels[d - 1].far[at])
         done.append((near, np.column_stack(columns[::-1])))
+        held += done[-1][0].nbytes + done[-1][1].nbytes
+    reserve(3 * held)
     return _gathered([d for d in done if len(d[0])], backwards=False)

@@ -11,7 +11,7 @@ from omnigraph.language.query.terms import Expression, Object
 from omnigraph.language.schema.model import EntityType
 from omnigraph.query.evaluate import Rows
 from omnigraph.query.source import Source
-from omnigraph.query.values import spread, type_of
+from omnigraph.query.values import concatenated, spread, type_of
 from omnigraph.storage.columns import arrow_type
 
 
@@ -49,6 +49,8 @@ def values_of(rows: Rows, columns: Sequence[Column]) -> list[pa.Array]:
 
 
 def value_of(rows: Rows, e: Expression) -> pa.Array:
+    if rows.in_parts(e):
+        return concatenated(value_of(part, e) for part in rows.parts())
     if isinstance(e, Object) and e not in rows.known:
         return _objects(rows, e)
     found = spread(rows.value(e), rows.rows)

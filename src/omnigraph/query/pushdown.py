@@ -32,7 +32,7 @@ from omnigraph.storage.filters import literal
 from omnigraph.storage.manifest import quote
 from omnigraph.storage.table import name_of
 
-ITEMS_MOST = 1000
+ITEMS_MAX = 1000
 _SQL = {"=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _TEXT = {"contains": "contains", "starts_with": "starts_with", "ends_with": "ends_with"}
 _KINDS = ("String", "Enum", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime")
@@ -121,7 +121,7 @@ class Pusher:
             return self._has_item(e)
         assert isinstance(e.needle, Property)
         items = self._items(e.items)
-        if not items or len(items) > ITEMS_MOST or None in items:
+        if not items or len(items) > ITEMS_MAX or None in items:
             return None
         literals = []
         for item in items:

@@ -22,8 +22,8 @@ from omnigraph.query.frame import bounds_of, member, unique
 from omnigraph.query.tables import StoredTable, flat
 from omnigraph.storage import table as tables_of
 
-CHANGED_MOST = 0.1
-CHANGED_LEAST = 1000
+CHANGED_MAX = 0.1
+CHANGED_MIN = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def renewed(base: Base, edges: StoredTable, sources: StoredTable, targets: Store
         # The base version is no longer there.
         return None
     count = len(changes.ids) + len(changes.removed)
-    if count > max(CHANGED_LEAST, CHANGED_MOST * arrays.edges):
+    if count > max(CHANGED_MIN, CHANGED_MAX * arrays.edges):
         return None
     start, end = (_grown(i, t) for i, t in ((arrays.sources, sources), (arrays.targets, targets)))
     src, dst = sources.resolve(changes.src), targets.resolve(changes.dst)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from omnigraph.language.query.terms import (
     Property,
     Variable,
 )
+from omnigraph.query import sorting
 from omnigraph.query.aggregate import Groups, key_numbers
 from omnigraph.query.analysis import Analysis, Wanted, aggregates_of
 from omnigraph.query.cache import Cache
@@ -42,12 +43,13 @@ from omnigraph.query.evaluate import Evaluator, Rows
 from omnigraph.query.frame import UNIT, Frame, groups_of
 from omnigraph.query.limits import Options, Watch, enough_memory
 from omnigraph.query.match import Matcher
-from omnigraph.query.order import KeyOf, best_scores, directed, ordered, ranked
+from omnigraph.query.order import KeyOf, best_scores, directed, ordered
 from omnigraph.query.project import result_schema, values_of
+from omnigraph.query.ranking import ranked, ranked_parts
 from omnigraph.query.result import Result
 from omnigraph.query.search import Searcher
 from omnigraph.query.source import Source
-from omnigraph.query.values import truth
+from omnigraph.query.values import taken, truth
 from omnigraph.snapshot import Snapshot
 
 EAGER_ROWS = 65_536
@@ -73,7 +75,7 @@ def run_query(
     source = Source(snapshot.view, cache if cache is not None else Cache(), watch)
     analysis = analysis if analysis is not None else Analysis(body)
     reading = _Reading(source, body, bind_params(checked, params), analysis)
-    with enough_memory(checked.name):
+    with enough_memory(checked.name), watch.running():
         made = reading.rows()
     watch.answer(made.count)
     schema = analysis.kept.get("schema")
@@ -81,7 +83,7 @@ def run_query(
         schema = analysis.kept["schema"] = result_schema(source, body.columns)
 
     def batch(start: int, stop: int) -> pa.RecordBatch:
-        with enough_memory(checked.name):
+        with enough_memory(checked.name), watch.running():
             arrays = made.values(start, stop)
             watch.memory(sum(a.nbytes for a in arrays))
             return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -147,11 +149,17 @@ class _Reading:
     def rows(self) -> _Made:
         frame = self.matcher.run(self.body.pattern, replace(self.analysis.wanted, rows_max=self._rows_max()))
         if self.body.aggregated:
-            return self._from_outputs(self._aggregated(frame))
-        ranks = self._ranks(frame)
-        if self.body.distinct:
-            return self._from_outputs(self._distinct(frame, ranks))
-        return self._plain(frame, ranks)
+            with self.watch.holding(frame.bytes):
+                outputs = self._aggregated(frame)
+            del frame
+            return self._from_outputs(outputs)
+        with self.watch.holding(frame.bytes):
+            ranks = self._ranks(frame)
+            if not self.body.distinct:
+                return self._plain(frame, ranks)
+            outputs = self._distinct(frame, ranks)
+        del frame
+        return self._from_outputs(outputs)
 
     def _rows_max(self) -> int | None:
         """The most rows of the pattern that give no more rows than allowed; None where that is not known before."""
@@ -211,11 +219,13 @@ class _Reading:
             groups = Groups(rows, keys)
             order = None
             if any(a.name == "collect" and not a.distinct for a in aggregates):
-                order = ordered(np.arange(frame.rows), self._ties(frame, body.pattern.binds), first=None)
+                with self.watch.holding(groups.bytes + frame.rows * 8):
+                    order = ordered(np.arange(frame.rows), partial(self._ties, frame, body.pattern.binds), first=None)
             known: dict[Expression, Any] = {}
-            for aggregate in aggregates:
-                self.watch.tick()
-                known[aggregate] = groups.value(aggregate, order)
+            with self.watch.holding(groups.bytes + (0 if order is None else order.nbytes)):
+                for aggregate in aggregates:
+                    self.watch.tick()
+                    known[aggregate] = groups.value(aggregate, order)
             firsts = frame.take(groups.first) if keys else Frame(1)
             self.grouped = Rows(self.evaluator, firsts, known)
             step.rows = groups.count
@@ -255,24 +265,24 @@ class _Reading:
         """Rows that are columns already."""
         body, rows = self.body, self.grouped
         rows.outputs = outputs
-        places = np.arange(rows.rows, dtype=np.int64)
-        if body.having is not None:
-            places = np.flatnonzero(truth(rows.value(body.having), rows.rows))
-        start, first = self._cuts()
-        with self.watch.step("order", body.order) as step:
-
-            def keys() -> Iterator[KeyOf]:
-                for k in body.order:
-                    yield partial(_ranks_at, partial(self._key_ranks, k, rows, outputs), places)
+        held_bytes = rows.frame.bytes + sum(o.nbytes for o in outputs)
+        with self.watch.holding(held_bytes + rows.rows * 16):
+            places = np.arange(rows.rows, dtype=np.int64)
+            if body.having is not None:
+                places = np.flatnonzero(truth(rows.column(body.having), rows.rows))
+            start, first = self._cuts()
+            with self.watch.step("order", body.order) as step:
+                keys = [cache(partial(self._key_ranks, k, rows, outputs)) for k in body.order]
                 for column, output in zip(body.columns, outputs, strict=True):
-                    yield partial(_ranks_at, partial(self._column_ranks, column, output, rows), places)
-
-            index = places[ordered(np.arange(len(places)), keys(), first=first)][start:]
-            step.rows = len(index)
-        if rows.rows <= 1 and len(index) == rows.rows:
-            return _Made(len(index), lambda a, b: [o.slice(a, b - a) for o in outputs])
-        taken = [o.take(pa.array(index)) for o in outputs]
-        return _Made(len(index), lambda a, b: [t.slice(a, b - a) for t in taken])
+                    keys.append(cache(partial(self._column_ranks, column, output, rows)))
+                at = partial(map, lambda ranks: partial(_ranks_at, ranks, places), keys)
+                index = places[ordered(np.arange(len(places)), at, first=first)][start:]
+                step.rows = len(index)
+            if rows.rows <= 1 and len(index) == rows.rows:
+                return _Made(len(index), lambda a, b: [o.slice(a, b - a) for o in outputs])
+            keys.clear()
+            rows_in_order = [taken(o, index) for o in outputs]
+        return _Made(len(index), lambda a, b: [o.slice(a, b - a) for o in rows_in_order])
 
     def _key_ranks(self, k: Key, rows: Rows, outputs: Sequence[pa.Array]) -> np.ndarray:
         value = k.value
@@ -292,10 +302,12 @@ class _Reading:
     def _plain(self, frame: Frame, ranks: Ranked) -> _Made:
         body = self.body
         if body.having is not None:
-            rows = Rows(self.evaluator, frame, dict(ranks))
-            rows.outputs = values_of(rows, body.columns)
-            keep = np.flatnonzero(truth(rows.value(body.having), frame.rows))
-            frame, ranks = frame.take(keep), _taken(ranks, keep)
+            self.watch.memory(frame.rows * 9)
+            keep = np.flatnonzero(self._having(Rows(self.evaluator, frame, dict(ranks)), body.having))
+            if len(keep) < frame.rows:
+                self.watch.memory(len(keep) * 8 * (1 + len(frame.columns) + len(ranks)))
+                frame, ranks = frame.take(keep), _taken(ranks, keep)
+            del keep
         start, first = self._cuts()
         with self.watch.step("order", body.order or "ids") as step:
 
@@ -304,8 +316,10 @@ class _Reading:
                     yield partial(self._row_key, k, frame, ranks)
                 yield from self._ties(frame, body.ties)
 
-            index = ordered(self._candidates(frame, ranks, first), keys(), first=first)[start:]
+            with self.watch.holding(frame.rows * 8):
+                index = ordered(self._candidates(frame, ranks, first), keys, first=first)[start:]
             step.rows = len(index)
+        self.watch.memory(len(index) * 8 * (1 + len(frame.columns) + len(ranks)))
         frame, ranks = frame.take(index), _taken(ranks, index)
 
         def values(a: int, b: int) -> list[pa.Array]:
@@ -313,6 +327,12 @@ class _Reading:
             return values_of(Rows(self.evaluator, frame.slice(a, b), part), body.columns)
 
         return _Made(frame.rows, values)
+
+    def _having(self, rows: Rows, condition: Expression) -> np.ndarray:
+        if rows.rows > sorting.PART_ROWS:
+            return np.concatenate([self._having(part, condition) for part in rows.parts()])
+        rows.outputs = values_of(rows, self.body.columns)
+        return truth(rows.value(condition), rows.rows)
 
     def _candidates(self, frame: Frame, ranks: Ranked, first: int | None) -> np.ndarray:
         """All rows; by a score and a limit only those that can be among the first."""
@@ -327,11 +347,9 @@ class _Reading:
         rows = Rows(self.evaluator, part, dict(ranks if whole else _taken(ranks, at)))
         self.watch.tick()
         if isinstance(k.value, Object):
-            found = self.source.ranks(part.columns[k.value.variable.slot])
+            found = self.source.ranks(part.columns[k.value.variable.slot], among_rows=frame.rows)
         else:
-            values = rows.column(k.value)
-            self.watch.tick()
-            found = ranked(values)
+            found = key_numbers(rows, k.value)
         self.watch.tick()
         is_rank = isinstance(k.value, Nearest | Bm25 | Fused)
         return directed(found, descending=k.descending, nulls_last=is_rank)
@@ -345,11 +363,13 @@ class _Reading:
 
     def _id_ranks(self, codes: np.ndarray, at: np.ndarray) -> np.ndarray:
         self.watch.tick()
-        return self.source.ranks(codes if len(at) == len(codes) else codes[at])
+        return self.source.ranks(codes if len(at) == len(codes) else codes[at], among_rows=len(codes))
 
     def _path_ranks(self, frame: Frame, variable: Variable, at: np.ndarray) -> np.ndarray:
         rows = Rows(self.evaluator, frame.take(at))
-        return ranked(rows._path("nodes", variable.slot))
+        if rows.rows > sorting.PART_ROWS:
+            return ranked_parts(part.path_nodes(variable.slot) for part in rows.parts())
+        return ranked(rows.path_nodes(variable.slot))
 
     def _cuts(self) -> tuple[int, int | None]:
         body = self.body

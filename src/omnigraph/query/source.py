@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 from omnigraph.commit.stage import View
 from omnigraph.language.query.terms import Entity
 from omnigraph.language.schema.model import EntityType, Schema
+from omnigraph.query import sorting
 from omnigraph.query.cache import Cache
-from omnigraph.query.frame import NULL, SHIFT, TYPES_MOST, factorize, ordinals, rowids
+from omnigraph.query.frame import NULL, SHIFT, TYPES_MAX, factorize, ordinals, rowids
 from omnigraph.query.held import HeldTable, held_table
 from omnigraph.query.limits import Watch
+from omnigraph.query.ranking import ranked_parts
 from omnigraph.query.tables import StoredTable, Table
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class Source:
     def _typed(self) -> tuple[list[EntityType], dict[str, int]]:
         def make() -> tuple[tuple[list[EntityType], dict[str, int]], int]:
             types = sorted(self.schema.types(), key=lambda t: (t.kind, t.name))
-            assert len(types) < TYPES_MOST, "a code has room for so many types"
+            assert len(types) < TYPES_MAX, "a code has room for so many types"
             return (types, {t.id: i for i, t in enumerate(types)}), 1024
 
         if self._known is None:
@@ -139,18 +141,25 @@ class Source:
     def ids(self, codes: np.ndarray) -> pa.Array:
         return self.values(["id"], codes, {"id": pa.string()})["id"]
 
-    def ranks(self, codes: np.ndarray) -> np.ndarray:
-        """Whole numbers that are ordered as entities are: null first, then by id, then by the name of the type."""
+    def ranks(self, codes: np.ndarray, *, among_rows: int = 0) -> np.ndarray:
+        """Whole numbers that are ordered as entities are: null first, then by id, then by the name of the type.
+
+        `among_rows`: the codes are a part of so many, and the others are likely to be asked for as well.
+        """
         kinds = ordinals(codes)
         first = int(kinds[0]) if len(kinds) else NULL
         if first >= 0 and bool((kinds == first).all()):
-            known = self.at(first).id_ranks(rowids(codes))
+            known = self.at(first).id_ranks(rowids(codes), among_rows=among_rows)
             if known is not None:
                 return known
         distinct, numbers = factorize(codes)
         there = distinct[distinct >= 0]
-        order = pa.table({"id": self.ids(there), "type": pa.array(there >> SHIFT)})
-        in_order = np.asarray(pc.sort_indices(order, sort_keys=[("id", "ascending"), ("type", "ascending")]))
+        if len(there) > sorting.PART_ROWS:
+            ids = ranked_parts(self.ids(there[part]) for part in sorting.parts(len(there)))
+            in_order = sorting.argsort_pairs(ids, there >> SHIFT)
+        else:
+            order = pa.table({"id": self.ids(there), "type": pa.array(there >> SHIFT)})
+            in_order = np.asarray(pc.sort_indices(order, sort_keys=[("id", "ascending"), ("type", "ascending")]))
         ranks = np.full(len(distinct), NULL, dtype=np.int64)
         ranks[in_order + (len(distinct) - len(there))] = np.arange(len(there))
         return np.asarray(ranks[numbers])

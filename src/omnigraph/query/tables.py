@@ -23,9 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import EntityType
+from omnigraph.query import sorting
 from omnigraph.query.cache import Cache
 from omnigraph.query.frame import factorize
 from omnigraph.query.limits import Watch
+from omnigraph.query.numbering import Numbering
+from omnigraph.query.ranking import ranked
+from omnigraph.query.sorting import argsort, sort
 from omnigraph.storage import table as tables_of
 from omnigraph.storage.manifest import quote
 
@@ -36,12 +40,14 @@ _INDEX = re.compile(r"\]@(\w+)\(")
 """How a plan of Lance names an index that it asks."""
 TAKE_SHARE = 0.04
 """Up to this share of the rows they are taken one by one; above, whole columns are read."""
-TAKE_LEAST = 64
+TAKE_MIN = 64
 IDS_PER_FILTER = 1000
 BATCH_ROWS = 65_536
-TAKES_LEAST = 128
-LOOKUPS_LEAST = 64
+TAKES_MIN = 128
+LOOKUPS_MIN = 64
 """After so many look-ups in one version its ids are kept in memory."""
+RANKED_APART_MAX = 4096
+"""So few rows of many are ordered by their ids without a look at the other ids of the table."""
 ID_BYTES = 160
 VALUE_BYTES = 40
 FILTER_S_PER_VALUE = 5e-9
@@ -75,8 +81,11 @@ class Table(Protocol):
         """Of an edge table: `src`, `dst` and `_rowid` of the edges whose end is among the ids."""
         ...
 
-    def id_ranks(self, numbers: np.ndarray) -> np.ndarray | None:
-        """Numbers that are ordered as the ids are; None if it is cheaper to compare these."""
+    def id_ranks(self, numbers: np.ndarray, *, among_rows: int = 0) -> np.ndarray | None:
+        """Numbers that are ordered as the ids are; None if it is cheaper to compare these.
+
+        `among_rows`: the numbers are a part of so many that are likely to be asked for.
+        """
         ...
 
 
@@ -85,36 +94,6 @@ def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         found = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
     return column
-
-
-@dataclass(frozen=True, eq=False)
-class Numbering:
-    """The row ids of a version in order, and the way from a row id to its place among them."""
-
-    rowids: np.ndarray
-    lookup: np.ndarray | None
-    is_dense: bool
-
-    @staticmethod
-    def of(ordered: np.ndarray) -> Numbering:
-        count = len(ordered)
-        if count == 0 or int(ordered[-1]) == count - 1:
-            return Numbering(ordered, None, True)
-        lookup = None
-        if int(ordered[-1]) < 4 * count + 4096:
-            lookup = np.full(int(ordered[-1]) + 1, -1, dtype=np.int32)
-            lookup[ordered] = np.arange(count, dtype=np.int32)
-        return Numbering(ordered, lookup, False)
-
-    @property
-    def bytes(self) -> int:
-        return int(self.rowids.nbytes + (0 if self.lookup is None else self.lookup.nbytes))
-
-    def places(self, rowids: np.ndarray) -> np.ndarray:
-        """Of row ids that are there."""
-        if self.is_dense:
-            return rowids
-        return self.lookup[rowids] if self.lookup is not None else np.searchsorted(self.rowids, rowids)
 
 
 @dataclass(frozen=True)
@@ -139,6 +118,8 @@ class StoredTable:
     graph: str | None = None
     """The folder of the graph, where that is a local one."""
     _scanned: tuple[np.ndarray, pa.Table] | None = field(default=None, repr=False)
+    _read: dict[str, pa.Array] = field(default_factory=dict, repr=False)
+    """Whole columns that this query has read."""
 
     @property
     def stored(self) -> StoredTable:
@@ -162,7 +143,7 @@ class StoredTable:
         found = pa.Table.from_batches(list(self._batches(list(columns), where)), schema=self._shape(columns))
         rowids = np.asarray(flat(found["_rowid"])).astype(np.int64)
         if len(rowids) and not (rowids[1:] > rowids[:-1]).all():
-            order = np.argsort(rowids, kind="stable")
+            order = argsort(rowids)
             rowids, found = rowids[order], found.take(pa.array(order))
         if columns:
             self._scanned = (rowids, found)
@@ -192,7 +173,7 @@ class StoredTable:
         def make() -> tuple[Numbering, int]:
             parts = [np.asarray(b["_rowid"]).astype(np.int64) for b in self._batches([], None)]
             found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-            numbering = Numbering.of(np.sort(found))
+            numbering = Numbering.of(sort(found))
             return numbering, numbering.bytes
 
         return self.cache.made((*self.key, "numbering"), make)
@@ -203,7 +184,7 @@ class StoredTable:
         found = self._from_scan(names, numbers)
         if found is not None:
             return found
-        known: dict[str, Any] = {n: self.cache.get((*self.key, "column", n)) for n in names}
+        known: dict[str, Any] = {n: self._known_column(n) for n in names}
         missing = [n for n, c in known.items() if c is None]
         if missing and self._are_few(len(numbers)) and not self._taken_often(missing, len(numbers)):
             return self._taken(names, numbers)
@@ -219,8 +200,12 @@ class StoredTable:
         index = pa.array(self.numbering().places(numbers))
         return {n: c.take(index) for n, c in known.items()}
 
+    def _known_column(self, name: str) -> pa.Array | None:
+        found: Any = self.cache.get((*self.key, "column", name))
+        return found if found is not None else self._read.get(name)
+
     def _are_few(self, count: int) -> bool:
-        return count <= TAKE_LEAST or count <= self.rows * TAKE_SHARE
+        return count <= TAKE_MIN or count <= self.rows * TAKE_SHARE
 
     def _taken_often(self, names: Sequence[str], count: int) -> bool:
         """Whether so many rows of these columns were taken from this version that the whole is worth reading."""
@@ -229,7 +214,7 @@ class StoredTable:
             before: Any = self.cache.get((*self.key, "taken", name))
             total = (before or 0) + count
             self.cache.put((*self.key, "taken", name), total, 64)
-            often = often and total > max(TAKES_LEAST, self.rows // 1000)
+            often = often and total > max(TAKES_MIN, self.rows // 1000)
         return often
 
     def _from_scan(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array] | None:
@@ -254,12 +239,16 @@ class StoredTable:
         return {n: flat(rows[n]).cast(shape.field(n).type) for n in names}
 
     def _columns(self, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Whole columns in the order of row ids, read in one scan and kept."""
+        """Whole columns in the order of row ids, read in one scan and kept: by the cache, and until the query ends."""
         shape = self._shape(names)
-        rows = pa.Table.from_batches(list(self._batches(list(names), None)), schema=shape)
-        self.watch.memory(rows.nbytes)
+        batches, held_bytes = [], 0
+        for batch in self._batches(list(names), None):
+            batches.append(batch)
+            held_bytes += batch.nbytes
+            self.watch.memory(held_bytes)
+        rows = pa.Table.from_batches(batches, schema=shape)
         rowids = np.asarray(flat(rows["_rowid"])).astype(np.int64)
-        order = None if (rowids[1:] > rowids[:-1]).all() else np.argsort(rowids, kind="stable")
+        order = None if (rowids[1:] > rowids[:-1]).all() else argsort(rowids)
         numbering = Numbering.of(rowids if order is None else rowids[order])
         self.cache.put((*self.key, "numbering"), numbering, numbering.bytes)
         found = {}
@@ -267,15 +256,19 @@ class StoredTable:
             column = flat(rows[name])
             found[name] = column if order is None else column.take(pa.array(order))
             self.cache.put((*self.key, "column", name), found[name], found[name].nbytes)
+            if found[name].nbytes > self.cache.most_bytes:
+                self.watch.keep(found[name].nbytes)
+        # A query that reads values part by part does not read a column again that the cache has dropped.
+        self._read.update(found)
         return found
 
     def has_columns(self, names: Iterable[str]) -> bool:
         """Whether they are all in the cache."""
-        return all(self.cache.get((*self.key, "column", n)) is not None for n in names)
+        return all(self._known_column(n) is not None for n in names)
 
     def column(self, name: str) -> pa.Array:
         """The whole column, in the order of row ids."""
-        found = self.cache.get((*self.key, "column", name))
+        found = self._known_column(name)
         return found if found is not None else self._columns([name])[name]
 
     def filters_in_memory(self, columns: Set[str]) -> bool:
@@ -321,7 +314,7 @@ class StoredTable:
         """Whole columns that are used once and not kept."""
         rows = pa.Table.from_batches(list(self._batches(list(names), None)), schema=self._shape(names))
         rowids = np.asarray(flat(rows["_rowid"])).astype(np.int64)
-        order = np.argsort(rowids, kind="stable")
+        order = argsort(rowids)
         numbering = Numbering.of(rowids[order])
         self.cache.put((*self.key, "numbering"), numbering, numbering.bytes)
         is_sorted = bool((rowids[1:] > rowids[:-1]).all())
@@ -351,12 +344,14 @@ class StoredTable:
 
         They come there once rows of this version have been looked up often enough to be worth it.
         """
+        if self.rows * ID_BYTES > self.cache.most_bytes:
+            return None  # would not be kept
         known: Any = self.cache.get((*self.key, "ids"))
         if known is None:
             before: Any = self.cache.get((*self.key, "looked up"))
             count = len(ids) + (before or 0)
             self.cache.put((*self.key, "looked up"), count, 64)
-            if count < LOOKUPS_LEAST and not self.has_columns(["id"]):
+            if count < LOOKUPS_MIN and not self.has_columns(["id"]):
                 return None
             known = dict(zip(self.column("id").to_pylist(), self.numbering().rowids.tolist(), strict=True))
             self.cache.put((*self.key, "ids"), known, self.rows * ID_BYTES)
@@ -374,14 +369,19 @@ class StoredTable:
             parts += list(self._batches(["src", "dst"], filter_ if where is None else f"({filter_}) AND ({where})"))
         return pa.Table.from_batches(parts, schema=shape)
 
-    def id_ranks(self, numbers: np.ndarray) -> np.ndarray | None:
-        if self._are_few(len(numbers)) and self.cache.get((*self.key, "ranks")) is None:
+    def id_ranks(self, numbers: np.ndarray, *, among_rows: int = 0) -> np.ndarray | None:
+        count = among_rows if len(numbers) > RANKED_APART_MAX else len(numbers)
+        if self._are_few(count) and self.cache.get((*self.key, "ranks")) is None:
             return None
 
         def make() -> tuple[np.ndarray, int]:
-            order = np.asarray(pc.array_sort_indices(self.column("id")))
-            ranks = np.empty(len(order), dtype=np.int32)
-            ranks[order] = np.arange(len(order), dtype=np.int32)
+            ids = self.column("id")
+            if len(ids) > sorting.PART_ROWS:
+                ranks = ranked(ids).astype(np.int32)
+            else:
+                order = np.asarray(pc.array_sort_indices(ids))
+                ranks = np.empty(len(order), dtype=np.int32)
+                ranks[order] = np.arange(len(order), dtype=np.int32)
             return ranks, ranks.nbytes
 
         ranks = self.cache.made((*self.key, "ranks"), make)

@@ -16,7 +16,9 @@ import numpy as np
 from omnigraph.language.query.model import Expand
 from omnigraph.query.frame import NULL, Frame, Packing, Paths, blocks, factorize, joined, member, pairs_joined
 from omnigraph.query.hops import Found, Hops, pairs_once, reversed_step
+from omnigraph.query.limits import reserve
 from omnigraph.query.paths import all_paths, shortest_paths
+from omnigraph.query.sorting import sort
 from omnigraph.query.source import Source
 
 
@@ -28,6 +30,11 @@ class Walked:
     far: np.ndarray
     edge: np.ndarray | None = None
     paths: Paths | None = None
+
+    @property
+    def bytes(self) -> int:
+        arrays = (self.near, self.far, self.edge)
+        return sum(a.nbytes for a in arrays if a is not None) + (0 if self.paths is None else self.paths.bytes)
 
 
 def expand(
@@ -73,7 +80,8 @@ def expand(
         columns[clause.edge.slot] = walked.edge
     if clause.path is not None:
         columns[clause.path.slot] = np.arange(len(walked.near), dtype=np.int64)
-    found = joined(frame, left, right, size, columns, partial(source.watch.building, rows_max=rows_max))
+    with source.watch.holding(walked.bytes):
+        found = joined(frame, left, right, size, columns, partial(source.watch.building, rows_max=rows_max))
     if clause.path is None or walked.paths is None:
         return found
     return found.add(clause.path.slot, found.columns[clause.path.slot], walked.paths)
@@ -199,7 +207,8 @@ def reach(
     hop = reached = 0
     while len(near) and (high is None or hop < high):
         hop += 1
-        found, loops = _across(hops, near, far)
+        with hops.source.watch.holding(seen.bytes):
+            found, loops = _across(hops, near, far)
         if backwards and hop == 1:
             loop_starts = np.sort(loops[0])
         if backwards and hop >= low:
@@ -208,8 +217,10 @@ def reach(
             parts.append((near[again], far[again]))
         elif not backwards and hop >= low:
             parts.append(loops)
-        fresh = seen.fresh(found.near, found.far)
+        with hops.source.watch.holding(seen.bytes + 2 * found.near.nbytes):
+            fresh = seen.fresh(found.near, found.far)
         near, far = found.near[fresh], found.far[fresh]
+        del found
         seen.add(near, far)
         if hop >= low:
             parts.append((near, far))
@@ -218,6 +229,7 @@ def reach(
     if not parts:
         none = np.empty(0, dtype=np.int64)
         return Found(none, none, None)
+    hops.source.watch.memory(sum(len(p[0]) for p in parts) * 60)
     return pairs_once(Found(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), None))
 
 
@@ -234,6 +246,7 @@ def _across(hops: Hops, near: np.ndarray, far: np.ndarray) -> tuple[Found, tuple
         hops.source.watch.memory(held + len(rows) * 48)
         parts.append(pairs_once(Found(near[block][rows], once.far[hits], None)))
         held += parts[-1].near.nbytes * 2
+    hops.source.watch.memory(2 * held)
     # Rows of one start are in one block: no pair is in two of them.
     found = Found(np.concatenate([p.near for p in parts]), np.concatenate([p.far for p in parts]), None, True)
     return found, (near[looping], far[looping])
@@ -245,10 +258,12 @@ class Seen:
     def __init__(self, starts: int) -> None:
         self.starts = starts
         self._parts: list[tuple[np.ndarray, np.ndarray]] = []
+        self.bytes = 0
 
     def add(self, near: np.ndarray, far: np.ndarray) -> None:
         if len(near):
             self._parts.append((near, far))
+            self.bytes += near.nbytes + far.nbytes
 
     def fresh(self, near: np.ndarray, far: np.ndarray) -> np.ndarray:
         """Which of these pairs, each there once, were not reached before."""
@@ -261,6 +276,7 @@ class Seen:
 
 
 def _pairs_among(pairs: tuple[np.ndarray, np.ndarray], others: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    reserve((len(others[0]) + len(pairs[0])) * 40)
     both = [np.concatenate(columns) for columns in zip(others, pairs, strict=True)]
     packing = Packing.of(both)
     if packing is None:
@@ -268,4 +284,4 @@ def _pairs_among(pairs: tuple[np.ndarray, np.ndarray], others: tuple[np.ndarray,
         packing = Packing.of(both)
         assert packing is not None, "two columns of so many rows fit into 63 bits"
     keys = packing.pack(both)
-    return member(keys[len(others[0]) :], np.sort(keys[: len(others[0])]))
+    return member(keys[len(others[0]) :], sort(keys[: len(others[0])]))

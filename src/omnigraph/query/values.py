@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -19,6 +20,8 @@ import pyarrow as pa
 
 from omnigraph.language.query.types import Type
 from omnigraph.language.schema.model import PropertyType
+from omnigraph.query import sorting
+from omnigraph.query.limits import reserve
 from omnigraph.storage.columns import arrow_type
 
 Values: TypeAlias = Any
@@ -60,6 +63,24 @@ def spread(values: Values, rows: int) -> pa.Array:
     if pa.types.is_nested(values.type):
         return pa.array([values.as_py()], values.type).take(pa.array(np.zeros(rows, dtype=np.int64)))
     return pa.repeat(values, rows)
+
+
+def concatenated(arrays: Iterable[pa.Array]) -> pa.Array:
+    """The arrays as one; their size is looked at as they come."""
+    kept: list[pa.Array] = []
+    held_bytes = 0
+    for array in arrays:
+        kept.append(array)
+        held_bytes += array.nbytes
+        reserve(2 * held_bytes)
+    return pa.concat_arrays(kept)
+
+
+def taken(values: pa.Array, index: np.ndarray) -> pa.Array:
+    """The values at these places; many of them part by part."""
+    if len(index) <= sorting.PART_ROWS:
+        return values.take(pa.array(index))
+    return concatenated(values.take(pa.array(index[part])) for part in sorting.parts(len(index)))
 
 
 def is_time(value: object) -> bool:

@@ -1,10 +1,10 @@
 """Why a version of a table is not there: cleanup or a schema change has removed it, or it was lost.
 
 What is removed on purpose is known by its place. Of one line of versions, everything goes that is older than some
-version and that nothing holds; heads of branches, the commits that branches were made from, tags and leases hold. So a
-version is missing, and not reclaimed, if
+version and that nothing holds; heads of branches, the commits that branches were made from, tags (of the graph and of
+Lance) and leases hold. So a version is missing, and not reclaimed, if
 
-* a head or the base of a branch pins it
+* a head, the base of a branch or a tag of the graph pins it
 * the line is pinned, and nothing of it is there, or nothing as new as this version
 * an older version of the line is there that nothing holds: a cleanup would have removed that one first
 
@@ -24,6 +24,7 @@ from omnigraph.storage import lancefs
 from omnigraph.storage.layout import Location, graph_of
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.records import Pin
+from omnigraph.storage.tags import read_tags
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -75,8 +76,10 @@ def _is_lost(manifest: Manifest, path: str, version: int) -> bool:
 
 
 def _live_pins(manifest: Manifest) -> Iterator[Pin]:
-    """What heads pin now, and what branches were made from."""
+    """What heads pin now, what branches were made from, and what tags name."""
     for head in manifest.heads().values():
         yield from manifest.pins(head).values()
         if head.base is not None:
             yield from manifest.pins_at(head.base).values()
+    for tag in read_tags(manifest).values():
+        yield from manifest.pins_at(tag.commit).values()

@@ -51,11 +51,10 @@ def unusable_file(location: Location, pin: Pin, new: LanceDataset, *, old: Lance
         if actual == 0 or (size and actual != size):
             of = f" of {size:,}" if size else ""
             return f"{path}, which its newest version needs, is not whole: it has {actual:,}{of} bytes"
-    if location.is_local:
-        try:
-            require_deletions(location.join(pin.path), new)
-        except StorageError as error:
-            return f"a deletion file that its newest version needs can't be used: {error.fields['detail']}"
+    try:
+        require_deletions(location, location.join(pin.path), new)
+    except StorageError as error:
+        return f"a deletion file that its newest version needs can't be used: {error.fields['detail']}"
     return None
 
 

@@ -21,7 +21,7 @@ from omnigraph.storage import nofollow
 from omnigraph.storage.layout import CLEANUP, Location
 from omnigraph.storage.objects import open_store
 
-PUT_TRIES_MOST = 10
+PUT_TRIES_MAX = 10
 PROBE = "probe-"
 PROBE_MOST_S = 60.0
 """A probe lives for milliseconds: one that is older was left by a process that died."""
@@ -56,14 +56,14 @@ class Control:
 
         raw = orjson.dumps(body)
         with self._failing("writing", name):
-            for turn in range(1, PUT_TRIES_MOST + 1):
+            for turn in range(1, PUT_TRIES_MAX + 1):
                 try:
                     obstore.put(self._store, name, raw, mode="overwrite")
                     return
                 except FileNotFoundError:
                     # Another process that is done has just removed the empty folder.
                     self._opened = None
-                    if turn == PUT_TRIES_MOST:
+                    if turn == PUT_TRIES_MAX:
                         raise
 
     def read(self, name: str) -> dict[str, Any] | None:

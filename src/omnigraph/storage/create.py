@@ -22,16 +22,9 @@ from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage import conditional, durable, lancefs, nofollow, remains
 from omnigraph.storage.checksums import Packed
 from omnigraph.storage.layout import LAYOUT_NAMES, MANIFEST, Location
-from omnigraph.storage.manifest import (
-    HEAD,
-    ROW_IDS_KEY,
-    Manifest,
-    checksums_row,
-    manifest_rows,
-    manifest_schema,
-    record_row,
-    schema_row,
-)
+from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.manifest_config import HEAD, ROW_IDS_KEY
+from omnigraph.storage.manifest_rows import checksums_row, manifest_rows, manifest_schema, record_row, schema_row
 from omnigraph.storage.objects import open_store
 from omnigraph.storage.records import Head, Pin, Record
 from omnigraph.storage.table import storage_schema

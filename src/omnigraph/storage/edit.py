@@ -24,7 +24,7 @@ import pyarrow as pa
 from omnigraph.errors import StorageError
 from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import EntityType
-from omnigraph.storage import checksums, durable, lancefs
+from omnigraph.storage import checksums, deletions, durable, lancefs
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import Pin
 from omnigraph.storage.table import to_storage
@@ -76,9 +76,11 @@ class Editor:
         return fragments
 
     def delete(self, addresses: pa.Array) -> Transaction:
-        updated, removed = self.delete_marks(addresses)
-        operation = lancefs.operations().Delete(updated, removed, "omnigraph")
-        return self._transaction(operation)
+        return self.deleted(*self.delete_marks(addresses))
+
+    def deleted(self, updated: list[FragmentMetadata], removed: list[int]) -> Transaction:
+        """Rows that go: they are marked in `updated`, or their whole fragment is removed."""
+        return self._transaction(lancefs.operations().Delete(updated, removed, "omnigraph"))
 
     def exchange(self, rows: pa.Table) -> Transaction:
         """All rows of the table are replaced by these, as new identities; index definitions stay."""
@@ -146,6 +148,8 @@ class Editor:
             else:
                 updated.append(left)
         self._secure(updated, data_root=None)
+        for fragment in updated:
+            deletions.note_written(self._location, self._pin.path, fragment)
         return updated, removed
 
     def _secure(self, fragments: Sequence[FragmentMetadata], *, data_root: str | None) -> None:
@@ -171,6 +175,16 @@ class Editor:
 
     def _transaction(self, operation: Any) -> Transaction:
         return lancefs.transaction(operation, read_version=self._table.version)
+
+
+def on_version(tx: Transaction, table: LanceDataset) -> Transaction:
+    """The same operation as a transaction on another version of the table, which has the same fields."""
+    return lancefs.transaction(tx.operation, read_version=table.version)
+
+
+def restoring(version: int, *, read_version: int) -> Transaction:
+    """An uncommitted transaction that makes an older version the newest. It moves metadata only."""
+    return lancefs.transaction(lancefs.operations().Restore(version), read_version=read_version)
 
 
 def written_files(pin: Pin, tx: Transaction, base: LanceDataset) -> list[str]:

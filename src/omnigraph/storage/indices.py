@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.storage import durable, lancefs
+from omnigraph.storage.fields import ids_of
 from omnigraph.storage.layout import Location
 from omnigraph.storage.records import Pin
 
@@ -78,13 +79,7 @@ def built_indices(table: LanceDataset) -> list[BuiltIndex]:
 
 def field_ids(table: LanceDataset) -> frozenset[int]:
     """The fields that the table has, those inside of others too."""
-    found: set[int] = set()
-    todo = list(table.lance_schema.fields())
-    while todo:
-        one = todo.pop()
-        found.add(int(one.id()))
-        todo += one.children()
-    return frozenset(found)
+    return frozenset(field_id for field in table.lance_schema.fields() for field_id in ids_of(field))
 
 
 def segment_folder(pin: Pin, table: LanceDataset, segment: Segment) -> str:

@@ -19,6 +19,7 @@ from omnigraph.errors.reasons import reason_of
 from omnigraph.storage import checksums, durable, nofollow, torn
 from omnigraph.storage.bases import require_own_bases, table_of
 from omnigraph.storage.deletions import require_deletions
+from omnigraph.storage.footers import require_footers
 from omnigraph.storage.layout import Location
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 STAMP = "omnigraph"
 RETRIES = 20
 """How often Lance itself rebases a commit that lost a race, as it does by default."""
-PROBES_MOST = 64
+PROBES_MAX = 64
 _MISSING = re.compile(r"not found|no such file|does not exist|not a directory", re.IGNORECASE)
 
 
@@ -55,7 +56,7 @@ def open_table(location: Location, uri: str, *, version: int | None = None, read
     """Open a table at a version, or at its newest one; TableMissing if there is none, GraphMoved if it is a fork that
     refers to another place.
 
-    Not `reads_rows`: for its metadata alone, whatever its deletion files hold.
+    Not `reads_rows`: for its metadata alone, whatever its deletion and data files hold.
     """
     nofollow.require_table(location, uri)
     try:
@@ -67,8 +68,10 @@ def open_table(location: Location, uri: str, *, version: int | None = None, read
             raise TableMissing(uri, version) from error
         raise StorageError(doing=f"opening {uri}", detail=str(error)) from error
     with_own_bases(location, uri, table)
-    if location.is_local and reads_rows:
-        require_deletions(uri, table)
+    if reads_rows:
+        require_deletions(location, uri, table)
+        if location.is_local:
+            require_footers(uri, table)
     return table
 
 
@@ -146,7 +149,7 @@ def newest_version(location: Location, table: LanceDataset) -> int:
     """
     if location.is_local:
         version = int(table.version)
-        for _ in range(PROBES_MOST):
+        for _ in range(PROBES_MAX):
             if not os.path.exists(durable.manifest_path(table.uri, version + 1)):
                 if os.path.exists(durable.manifest_path(table.uri, version)):
                     return version

@@ -4,6 +4,7 @@
     <graph>/nodes|edges/<type id>-<incarnation>/   one table per lifetime of a type; forks under its `tree/`
     <graph>/__recovery/<branch incarnation>/  tickets, plans and heartbeats of running or dead writers
     <graph>/__cache/adjacency/<digest>/       arrays for traversals, derived
+    <graph>/__reserve                         on a local disk: space for cleanup, should the disk be full
 
 A local address becomes an absolute path without symbolic links, because Lance writes absolute paths into the forks of
 tables: two spellings of one graph must not look like two graphs.
@@ -34,7 +35,10 @@ LEASES = "__leases"
 """What long readers need."""
 CLONE = "__clone"
 """Says, while a clone is being made, what it is a clone of; not there in a graph."""
-LAYOUT_NAMES = (MANIFEST, *TABLE_FOLDERS.values(), RECOVERY, CACHE.partition("/")[0], STAGING, LEASES, CLEANUP, CLONE)
+RESERVE = "__reserve"
+"""A file of a local graph: space for cleanup on a full disk (`storage/reserve.py`)."""
+LAYOUT_FOLDERS = (MANIFEST, *TABLE_FOLDERS.values(), RECOVERY, CACHE.partition("/")[0], STAGING, LEASES, CLEANUP, CLONE)
+LAYOUT_NAMES = (*LAYOUT_FOLDERS, RESERVE)
 """All that omnigraph puts directly into a graph's folder."""
 TABLE_NAME = re.compile(r"[a-z][0-9a-z]+-[0-9a-f]+")
 """The name of a table's folder: whatever else lies beside it is somebody else's."""

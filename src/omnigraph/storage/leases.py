@@ -23,7 +23,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -137,13 +137,18 @@ def take(
     prepares: bool = False,
     renewing: bool = False,
     is_gone: IsGone = lambda _: False,
+    live_pins: Callable[[], Set[Pin]] = frozenset,
+    table_keys: Mapping[str, str] | None = None,
 ) -> Held:
-    """Write a lease on these pins. VersionReclaimed if one of them is being removed, or has been, VersionMissing if it
-    was lost.
+    """Write a lease on these pins, as one object. VersionReclaimed if one of them is being removed, or has been,
+    VersionMissing if it was lost.
 
     `prepares`: files are going to be written for these tables. `renewing`: the owner renews it as long as it lives.
     `is_gone` knows of processes that do not run any more:
     what a cleanup that died has announced, it does not remove.
+    `live_pins` reads what the heads of branches pin now, and what they were made from. No cleanup removes that, and no
+    branch returns to a version that it has left: on an object store these versions need no request each.
+    `table_keys` name tables in errors.
     """
     if not LEASE_LEAST_S <= seconds <= LEASE_MOST_S:
         detail = f"a lease lasts between {LEASE_LEAST_S:.0f} s and {LEASE_MOST_S:.0f} s, not {seconds:g} s."
@@ -164,24 +169,34 @@ def take(
     lease = Held(location, secrets.token_hex(8), body)
     lease.renew()
     try:
-        _require_staying(location, held, is_gone)
+        require_staying(location, held, is_gone, live_pins, table_keys)
     except BaseException:
         lease.release()
         raise
     return lease
 
 
-def _require_staying(location: Location, pins: tuple[Pin, ...], is_gone: IsGone) -> None:
+def require_staying(
+    location: Location,
+    pins: tuple[Pin, ...],
+    is_gone: IsGone,
+    live_pins: Callable[[], Set[Pin]] = frozenset,
+    table_keys: Mapping[str, str] | None = None,
+) -> None:
+    """VersionReclaimed if a cleanup has announced or removed one of these versions; VersionMissing if it was lost."""
+    names = table_keys or {}
     # The last requests of a process that died may still be on their way to an object store.
     going = announced(location, is_gone if location.is_local else lambda _: False)
-    files = {pin: durable.manifest_path(pin.path, pin.version) for pin in pins}
     for pin in pins:
         if pin.version in going.get(pin.path, ()):
-            raise VersionReclaimed(table_key=pin.table, version=pin.version)
+            raise VersionReclaimed(table_key=names.get(pin.table, pin.table), version=pin.version)
+    # A look at a local file costs less than a look at the heads.
+    live = frozenset[Pin]() if location.is_local else live_pins()
+    files = {pin: durable.manifest_path(pin.path, pin.version) for pin in pins if pin not in live}
     if not all_exist(location, files.values()):
-        for pin in pins:
-            if not all_exist(location, [files[pin]]):
-                raise absence(location, pin.path, pin.version)
+        for pin, file in files.items():
+            if not all_exist(location, [file]):
+                raise absence(location, pin.path, pin.version, table_key=names.get(pin.table, ""))
 
 
 def may_not_write(error: StorageError) -> bool:
@@ -310,10 +325,12 @@ def announce(
 
 def announced(location: Location, is_gone: IsGone = lambda _: False) -> dict[str, set[int]]:
     """The versions that cleanups are about to remove, but for those that are known to have died."""
+    return _versions_of(a for a in announcements(location) if not is_gone(a.owner))
+
+
+def _versions_of(listed: Iterable[Announcement]) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
-    for announcement in announcements(location):
-        if is_gone(announcement.owner):
-            continue
+    for announcement in listed:
         for path, versions in announcement.versions.items():
             found.setdefault(path, set()).update(versions)
     return found
@@ -324,9 +341,13 @@ def announced_files(location: Location) -> set[str]:
 
     Those of dead ones too: their last requests may still be on their way to an object store.
     """
+    return _files_of(announcements(location))
+
+
+def _files_of(listed: Iterable[Announcement]) -> set[str]:
     return {
         f"{folder}/{path}"
-        for announcement in announcements(location)
+        for announcement in listed
         for part in (announcement.files, announcement.unreferenced)
         for folder, paths in part.items()
         for path in paths

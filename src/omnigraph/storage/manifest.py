@@ -12,63 +12,62 @@ Never done here: restore, tag, overwrite, or a replacement of the whole config.
 
 from __future__ import annotations
 
-import random
 import secrets
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from omnigraph.errors import (
-    BranchNotFound,
-    CommitNotFound,
-    GraphNotFound,
-    HostileOrDamagedManifest,
-    NewerFormat,
-    NotAGraph,
-    StorageError,
-)
+from omnigraph.errors import BranchNotFound, CommitNotFound, GraphNotFound, NewerFormat, NotAGraph, StorageError
 from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import Schema
-from omnigraph.language.schema.serial import require_types, schema_from_json, schema_to_json
+from omnigraph.language.schema.serial import require_types, schema_from_json
 from omnigraph.storage import durable, lancefs, nofollow, remains, torn
 from omnigraph.storage.checksums import Packed, merge, read_packed
 from omnigraph.storage.conditional import require_conditional
+from omnigraph.storage.head_packs import tombstone
+from omnigraph.storage.heads import Heads
 from omnigraph.storage.layout import Location
+from omnigraph.storage.manifest_config import HEAD, REFS, ROW_IDS_KEY, SWAP_MOST_S, SwapLost, swap_config
+from omnigraph.storage.manifest_rows import (
+    FORMAT,
+    FORMAT_MAX,
+    FORMAT_PACKED,
+    bodies_of,
+    checksums_row,
+    manifest_rows,
+    quote,
+    record_row,
+    schema_row,
+)
 from omnigraph.storage.recent import RecentRecords
-from omnigraph.storage.records import MAIN, Head, Pin, Record, apply_delta
-from omnigraph.storage.snapshots import pins_of_many
+from omnigraph.storage.records import Head, Pin, Record, apply_delta
+from omnigraph.storage.snapshots import pins_of, pins_of_many
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
 
-FORMAT = 3
-FORMAT_KEY = "omnigraph:internal_schema_version"
-HEAD = "head:"
-REFS = "refs"
-CHECKSUMS = "checksums"
-"""The kind of rows that hold checksums of files."""
-ROW_IDS_KEY = "omnigraph:row_ids"
-PRIMARY_KEY = {"lance-schema:unenforced-primary-key": "true"}
-SWAP_RETRIES, SWAP_MOST_S = 2, 60.0
-"""How often Lance retries one attempt at a swap, and for how long attempts are made."""
-RECENT_MOST = 24
+__all__ = [
+    "FORMAT",
+    "FORMAT_MAX",
+    "HEAD",
+    "REFS",
+    "Manifest",
+    "SwapLost",
+    "fresh_incarnation",
+    "quote",
+]
+
+RECENT_MAX = 24
 """How many records ride in a head before they are folded into rows."""
 FULL_EVERY = 32
 """How many commits at the most a snapshot of the past looks back through."""
-FRAGMENTS_MOST = 24
+FRAGMENTS_MAX = 24
 SNAPSHOTS_MAX = 256
 """How many snapshots of the past are remembered, at least."""
 IDS_MAX = 500
 """How many commits one question to the rows names."""
 _OPENINGS = 2
-
-
-class SwapLost(Exception):
-    """The head was moved by somebody else, or the store's answer is unknown. Ask, don't infer."""
 
 
 class Manifest:
@@ -78,13 +77,10 @@ class Manifest:
         self.location = location
         self._table: LanceDataset | None = None
         self._mended = False
-        self._heads: dict[str, tuple[str, Head]] = {}
-        self._older: tuple[int, dict[str, Head]] | None = None
+        self.reader = Heads(location)
         self._schemas: dict[str, Schema] = {}
         self._bodies: dict[str, dict[str, Any]] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
-        self._facts: tuple[LanceDataset, int, dict[str, str]] | None = None
-        self._all: tuple[LanceDataset, dict[str, Head], RecentRecords] | None = None
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
@@ -127,35 +123,34 @@ class Manifest:
 
     def format_of(self, table: LanceDataset) -> int:
         """The same of one version of the manifest."""
-        return self._facts_of(table)[0]
+        return self.reader.format_of(table)
 
     def known_format(self) -> int:
         """That of the version that was looked at last."""
-        return self.format() if self._facts is None else self._facts[1]
-
-    def _facts_of(self, table: LanceDataset) -> tuple[int, dict[str, str]]:
-        """(format, config) of one version. A handle never moves, so what was read from it once stays true."""
-        known = self._facts
-        if known is None or known[0] is not table:
-            known = self._facts = (table, self._read_format(table), dict(table.config()))
-        return known[1:]
-
-    def _read_format(self, table: LanceDataset) -> int:
-        stamp = (table.schema.metadata or {}).get(FORMAT_KEY.encode(), b"1")
-        if not stamp.isdigit():
-            raise NotAGraph(uri=self.location.uri, detail=f"its format is {stamp.decode(errors='replace')!r}.")
-        return int(stamp)
+        known = self.reader.last_read
+        return self.format() if known is None else known[0]
 
     def known_refs(self) -> str | None:
         """`refs` of the version that was looked at last: that of a head that was just read, or a newer one."""
-        return None if self._facts is None else self._facts[2].get(REFS, "")
+        known = self.reader.last_read
+        return None if known is None else known[1].get(REFS, "")
+
+    def known_loose(self) -> int:
+        """How many keys of heads the version has that was looked at last."""
+        known = self.reader.last_read
+        return 0 if known is None else sum(key.startswith(HEAD) for key in known[1])
+
+    def settings(self) -> tuple[int, Mapping[str, str]]:
+        """(version, config) of the newest version."""
+        table = self.table()
+        return int(table.version), self.reader.config_of(table)
 
     def require_writable(self) -> int:
         """The format of the graph, which is one that this program may write, perhaps after a migration."""
         nofollow.require_layout(self.location)
         found = self.format()
-        if found > FORMAT:
-            raise NewerFormat(found=found, known=FORMAT)
+        if found > FORMAT_MAX:
+            raise NewerFormat(found=found, known=FORMAT_MAX)
         if not self._mended:
             require_conditional(self.location)
             torn.put_away(self.location, self.location.manifest_uri, above=self.table().version)
@@ -163,71 +158,38 @@ class Manifest:
         return found
 
     def stable_row_ids(self) -> bool:
-        return bool(self.table().config().get(ROW_IDS_KEY, "stable") == "stable")
+        return bool(self.reader.config_of(self.table()).get(ROW_IDS_KEY, "stable") == "stable")
 
     def heads(self) -> dict[str, Head]:
-        return dict(self._all_of(self.table())[0])
+        return dict(self.reader.all_of(self.table()))
 
-    def _all_of(self, table: LanceDataset) -> tuple[dict[str, Head], RecentRecords]:
-        """All heads of one version, and the records that ride in them. A handle never moves, so this stays true."""
-        known = self._all
-        if known is None or known[0] is not table:
-            heads = self._read_heads(table)
-            known = self._all = (table, heads, RecentRecords(heads.values()))
-        return known[1:]
-
-    def _read_heads(self, table: LanceDataset) -> dict[str, Head]:
-        if self._is_older(table):
-            return dict(self.older_heads(table))
-        return {
-            key.removeprefix(HEAD): self._head(key.removeprefix(HEAD), value, table.version)
-            for key, value in sorted(self._facts_of(table)[1].items())
-            if key.startswith(HEAD)
-        }
+    def live_pins(self) -> set[Pin]:
+        """Versions that no cleanup removes as long as the branches are as they are now: what the newest heads pin by
+        themselves, and what they were made from as far as that is known without a question to the rows.
+        """
+        heads = self.heads().values()
+        pins = {pin for head in heads for pin in head.pins.values() if pin is not None}
+        return pins.union(*(self._pins.get(head.base or "", {}).values() for head in heads))
 
     def _recent(self) -> RecentRecords:
-        return self._all_of(self.table())[1]
+        return self.reader.recent_of(self.table())
+
+    def names(self) -> set[str]:
+        """The names of all branches."""
+        return self.reader.names_of(self.table())
+
+    def find(self, branch: str) -> Head | None:
+        return self.reader.find(self.table(), branch)
 
     def head(self, branch: str) -> Head:
-        table = self.table()
-        if self._is_older(table) and branch in self.older_heads(table):
-            return self.older_heads(table)[branch]
-        value = self._facts_of(table)[1].get(HEAD + branch)
-        if value is None:
+        found = self.find(branch)
+        if found is None:
             raise BranchNotFound(branch=branch, uri=self.location.uri)
-        return self._head(branch, value, table.version)
-
-    def _head(self, branch: str, value: str, version: int) -> Head:
-        known = self._heads.get(branch)
-        if known is None or known[0] != value:
-            known = self._heads[branch] = (value, self._understood(branch, value, version))
-        return replace(known[1], version=version)
-
-    def _understood(self, branch: str, value: str, version: int) -> Head:
-        try:
-            return Head.loads(branch, value, version=version)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            if self.format() > FORMAT:
-                raise NewerFormat(found=self.format(), known=FORMAT) from error
-            if isinstance(error, form.Malformed):
-                where = f"the head of {form.shown(branch)}"
-                raise HostileOrDamagedManifest(where=where, detail=str(error)) from error
-            raise NotAGraph(uri=self.location.uri, detail=f"the head of {branch} can't be understood.") from error
-
-    def _is_older(self, table: LanceDataset) -> bool:
-        """Whether the heads are rows. A newer graph is read as long as its heads are what this program knows."""
-        found = self.format_of(table)
-        if found > FORMAT and HEAD + MAIN not in table.config():
-            raise NewerFormat(found=found, known=FORMAT)
-        return found < FORMAT
+        return found
 
     def older_heads(self, table: LanceDataset) -> dict[str, Head]:
         """The heads of a graph of an older generation, from its rows."""
-        from omnigraph.storage.legacy import read_heads
-
-        if self._older is None or self._older[0] != table.version:
-            self._older = (table.version, read_heads(table))
-        return self._older[1]
+        return self.reader.older(table)
 
     def head_at(self, branch: str, version: int) -> Head | None:
         """What an older version of the manifest held, as long as it exists."""
@@ -235,8 +197,7 @@ class Manifest:
             table = lancefs.open_table(self.location, self.location.manifest_uri, version=version)
         except lancefs.TableMissing:
             return None
-        value = table.config().get(HEAD + branch)
-        return None if value is None else self._understood(branch, value, version)
+        return self.reader.apart().find(table, branch)
 
     def pins(self, head: Head) -> dict[str, Pin]:
         """All pins of a branch: the difference that its head holds, over the snapshot of its base."""
@@ -248,24 +209,8 @@ class Manifest:
         known = self._pins.get(commit)
         if known is not None:
             return known
-        chain: list[Record] = []
-        nearby: dict[str, Record] = {}
-        at: str | None = commit
-        while at is not None:
-            record = nearby.get(at) or self.record(at)
-            if not nearby and record.snapshot is None:
-                first = max(0, record.epoch - 2 * FULL_EVERY)
-                nearby = {r.commit: r for r in self.records(record.incarnation, first, record.epoch) if r.commit}
-            chain.append(record)
-            if record.snapshot is not None:
-                break
-            at = record.parent
-            if at not in nearby:
-                nearby = {}
-        pins: dict[str, Pin] = {}
-        for record in reversed(chain):
-            pins = dict(record.snapshot) if record.snapshot is not None else apply_delta(pins, record.delta)
-        if len(self._pins) > max(SNAPSHOTS_MAX, len(self._all_of(self.table())[0])):
+        pins = pins_of(self, commit, look_back=2 * FULL_EVERY)
+        if len(self._pins) > SNAPSHOTS_MAX and len(self._pins) > len(self.names()):
             self._pins.clear()
         self._pins[commit] = pins
         return pins
@@ -359,11 +304,7 @@ class Manifest:
 
     def _rows(self, where: str) -> list[dict[str, Any]]:
         """The bodies of these rows, each object once."""
-        with lancefs.reading("reading the manifest", decodes=True):
-            found = self.table().to_table(columns=["object_id", "body"], filter=where)
-        by_id = dict(zip(found["object_id"].to_pylist(), found["body"].to_pylist(), strict=True))
-        with form.reading("a row of the manifest"):
-            return [dict(form.mapping(orjson.loads(form.text(body)))) for body in by_id.values()]
+        return list(bodies_of(self.table(), where).values())
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 
@@ -372,53 +313,51 @@ class Manifest:
 
         By URI, not through the warm handle: a handle would go on from a version that has been collected.
         """
-        value = None if new is None else new.dumps()
+        value = self._deleted(old) if new is None else new.dumps()
         version = self.update({HEAD + old.branch: value, **(more or {})}, read_version=old.version)
         if new is None or value is None:
-            self._heads.pop(old.branch, None)
+            self.reader.forget(old.branch)
             return None
-        self._heads[old.branch] = (value, new)
+        self.reader.note(value, new)
         return replace(new, version=version)
 
-    def update(self, updates: Mapping[str, str | None], *, read_version: int) -> int:
+    def _deleted(self, old: Head) -> str | None:
+        """What makes a branch deleted: a tombstone where heads may be packed, the removal of its key elsewhere."""
+        return tombstone(old.incarnation) if self.format() >= FORMAT_PACKED else None
+
+    def update(
+        self,
+        updates: Mapping[str, str | None],
+        *,
+        read_version: int,
+        format_stamp: int | None = None,
+        timeout_s: float = SWAP_MOST_S,
+    ) -> int:
         """One compare-and-swap of config keys against `read_version`; the version that holds them.
 
-        Writers of other branches move other keys of the same table all the time. Lance's own pause between retries
-        grows until whoever lost a few races waits for longer than a lease, so the retries are ours: while the keys
-        still are what they were, the newest version is as good a base as the one that was read.
+        A head is what it was while its branch has the same incarnation and epoch, wherever it is stored.
         """
-        op = lancefs.operations()
-        base, deadline = read_version, time.monotonic() + SWAP_MOST_S
-        while True:
-            tx = lancefs.transaction(op.UpdateConfig(config_updates=op.UpdateMap(dict(updates))), read_version=base)
-            try:
-                return int(lancefs.commit(self.location, self.location.manifest_uri, tx, retries=SWAP_RETRIES).version)
-            except lancefs.conflicts() as error:
-                if time.monotonic() > deadline:
-                    raise SwapLost(str(error)) from error
-                newest = self._unchanged_since(read_version, updates)
-                if newest is None:
-                    raise SwapLost(str(error)) from error
-                base = newest
-            except (OSError, ValueError, RuntimeError) as error:
-                raise StorageError(doing="publishing", detail=str(error)) from error
-            time.sleep(random.uniform(0.001, 0.01))
 
-    def _unchanged_since(self, version: int, keys: Iterable[str]) -> int | None:
-        """The newest version, if these config keys are there what they were at `version`."""
-        with lancefs.reading("reading the manifest", decodes=True):
-            newest = lancefs.open_newest(self.location, self.location.manifest_uri)
-            try:
-                before = lancefs.open_table(self.location, self.location.manifest_uri, version=version).config()
-            except lancefs.TableMissing:
-                return None  # collected: whoever was stopped for that long must look again
-            now = newest.config()
-        return int(newest.version) if all(before.get(k) == now.get(k) for k in keys) else None
+        def is_unchanged(before: LanceDataset, now: LanceDataset) -> bool:
+            one, other = self.reader.apart(), self.reader.apart()
+            return all(one.meaning(before, key) == other.meaning(now, key) for key in updates)
+
+        return swap_config(
+            self.location,
+            updates,
+            read_version=read_version,
+            is_unchanged=is_unchanged,
+            format_stamp=format_stamp,
+            timeout_s=timeout_s,
+        )
+
+    def append_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Rows of any kinds (`manifest_rows`), durable before anything refers to them."""
+        if rows:
+            self._append(manifest_rows(list(rows)))
 
     def append_records(self, records: Iterable[Record]) -> None:
-        rows = [record_row(r) for r in records]
-        if rows:
-            self._append(manifest_rows(rows))
+        self.append_rows([record_row(r) for r in records])
 
     def append_checksums(self, packed: Packed) -> str:
         """Checksums of many files, as a row, because they would make heads large. The id of the row."""
@@ -442,7 +381,7 @@ class Manifest:
             tx = lancefs.transaction(lancefs.operations().Append(fragments), read_version=table.version)
             lancefs.commit(self.location, uri, tx)
 
-    def fold(self, *, more_than: int = FRAGMENTS_MOST) -> tuple[int, int]:
+    def fold(self, *, more_than: int = FRAGMENTS_MAX) -> tuple[int, int]:
         """Merge the small fragments that appended records leave behind, once there are many. Rows stay what they
         are. How many fragments went, and how many came.
         """
@@ -466,49 +405,5 @@ class Manifest:
         self.update(dict.fromkeys(keys), read_version=table.version)
 
 
-def quote(value: str) -> str:
-    """A string literal of Lance's SQL."""
-    return "'" + value.replace("'", "''") + "'"
-
-
 def fresh_incarnation() -> str:
     return secrets.token_hex(6)
-
-
-def record_row(record: Record) -> tuple[Any, ...]:
-    r = record
-    return (r.object_id, "commit", r.incarnation, r.epoch, r.operation_id, r.to_json())
-
-
-def schema_row(schema_id: str, schema: Schema) -> tuple[Any, ...]:
-    return (f"schema:{schema_id}", "schema", None, None, None, schema_to_json(schema))
-
-
-def checksums_row(packed: Packed) -> tuple[Any, ...]:
-    return (f"{CHECKSUMS}:{secrets.token_hex(8)}", CHECKSUMS, None, None, None, {"h": packed})
-
-
-def manifest_schema() -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            pa.field("object_id", pa.string(), nullable=False, metadata=PRIMARY_KEY),
-            pa.field("kind", pa.string()),
-            pa.field("inc", pa.string()),
-            pa.field("epoch", pa.int64()),
-            pa.field("name", pa.string()),
-            pa.field("body", pa.large_string()),
-        ],
-        metadata={FORMAT_KEY: str(FORMAT)},
-    )
-
-
-def manifest_rows(rows: list[tuple[Any, ...]]) -> pa.Table:
-    """Rows (object_id, kind, inc, epoch, name, body as JSON value) as an Arrow table of the manifest's shape."""
-    import pyarrow as pa
-
-    columns = list(zip(*rows, strict=True))
-    columns[5] = tuple(orjson.dumps(body).decode() for body in columns[5])
-    shape = manifest_schema()
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, shape, strict=True)], schema=shape)

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import StorageError
 from omnigraph.storage import lancefs
-from omnigraph.storage.manifest import FORMAT_KEY, HEAD, PRIMARY_KEY, REFS, Manifest, SwapLost
+from omnigraph.storage.manifest import HEAD, REFS, Manifest, SwapLost
+from omnigraph.storage.manifest_rows import FORMAT_KEY, PRIMARY_KEY
 from omnigraph.storage.records import Head
 
 if TYPE_CHECKING:

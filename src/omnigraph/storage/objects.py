@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from obstore.store import LocalStore, S3Store
 
 
-CREATE_TRIES_MOST = 4
+CREATE_TRIES_MAX = 4
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ControlObjects:
         from obstore.exceptions import AlreadyExistsError, BaseError
 
         self._require_no_link(name)
-        for turn in range(CREATE_TRIES_MOST):
+        for turn in range(CREATE_TRIES_MAX):
             try:
                 obstore.put(self._store, name, orjson.dumps(body), mode="create")
                 return True
@@ -65,7 +65,7 @@ class ControlObjects:
                 if isinstance(error, AlreadyExistsError):
                     return False  # it was another's, and has been swept since: its epoch is decided
                 # A slow local put can lose its half-made file, or its folder, to another process's sweep.
-                if not _is_missing(error) or turn == CREATE_TRIES_MOST - 1:
+                if not _is_missing(error) or turn == CREATE_TRIES_MAX - 1:
                     raise StorageError(doing=f"creating {RECOVERY}/{name}", detail=str(error)) from error
         raise AssertionError("unreachable")
 
@@ -220,10 +220,10 @@ def _local_store(path: str) -> LocalStore:
     from obstore.exceptions import BaseError
     from obstore.store import LocalStore
 
-    for turn in range(CREATE_TRIES_MOST):
+    for turn in range(CREATE_TRIES_MAX):
         try:
             return LocalStore(path, mkdir=True)
         except (BaseError, OSError):
-            if turn == CREATE_TRIES_MOST - 1:
+            if turn == CREATE_TRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")

@@ -25,6 +25,8 @@ from omnigraph.storage.layout import table_folder
 
 RECOVERY_ACTOR = "omnigraph:recovery"
 MAIN = "main"
+RESET = "reset"
+"""The kind of the record that starts an incarnation at a commit of the past (`branch/reset.py`)."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,14 @@ class Record:
         return (self.recovery or {}).get("outcome") == "rolled_forward"
 
     @property
+    def starts_incarnation(self) -> bool:
+        """Whether its incarnation begins here: its parent, if it has one, belongs to another one, but for the second
+        record of main. Epochs of a new branch begin with 1; those of an incarnation that a reset makes go on from the
+        one that it replaces.
+        """
+        return self.epoch <= 1 or self.kind == RESET
+
+    @property
     def object_id(self) -> str:
         return f"commit:{self.commit}" if self.commit else f"epoch:{self.incarnation}:{self.epoch}"
 
@@ -214,6 +224,8 @@ class Head:
     depth: int = 0
     made_from: tuple[str, str] | None = None
     parent: str | None = None
+    reset_to: str | None = None
+    """The commit that this incarnation was reset to when it began; None if it did not begin with a reset."""
     version: int = field(default=0, compare=False)
     """The manifest version that this head was read from; not part of the stored value."""
 
@@ -221,8 +233,8 @@ class Head:
     def is_main(self) -> bool:
         return self.branch == MAIN
 
-    def dumps(self) -> str:
-        body = {
+    def to_json(self) -> dict[str, Any]:
+        return {
             "commit": self.commit,
             "parent": self.parent,
             "epoch": self.epoch,
@@ -232,16 +244,13 @@ class Head:
             "base": self.base,
             "depth": self.depth,
             "from": self.made_from,
+            **({} if self.reset_to is None else {"reset": self.reset_to}),
             "recent": [r.to_json() for r in self.recent],
         }
-        text = orjson.dumps(body)
-        return f"{text[:-1].decode()}{_SUM}{zlib.crc32(text)}}}"
 
     @staticmethod
-    def loads(branch: str, text: str, *, version: int) -> Head:
+    def from_json(branch: str, body: Mapping[str, Any], *, version: int) -> Head:
         """Malformed, or another ValueError, KeyError or TypeError, if it is not the value of a head."""
-        _require_sum(text)
-        body = orjson.loads(text)
         made_from = body.get("from")
         return Head(
             branch=form.branch(branch),
@@ -254,18 +263,37 @@ class Head:
             base=form.optional(form.token, body.get("base")),
             depth=form.count(body.get("depth", 0)),
             made_from=None if made_from is None else (form.branch(made_from[0]), form.incarnation(made_from[1])),
+            reset_to=form.optional(form.token, body.get("reset")),
             recent=tuple(Record.from_json(r) for r in form.sequence(body["recent"])),
             version=version,
         )
+
+    def dumps(self) -> str:
+        return with_sum(self.to_json())
+
+    @staticmethod
+    def loads(branch: str, text: str, *, version: int) -> Head:
+        """As `from_json`. Heads that an older program wrote have no checksum."""
+        require_sum(text)
+        return Head.from_json(branch, orjson.loads(text), version=version)
 
 
 _SUM = ',"crc":'
 
 
-def _require_sum(text: str) -> None:
-    """A head ends in the CRC-32 of what stands before it: a bit that changed on a disk would else publish another
-    state. Heads that an older program wrote have none.
+def with_sum(body: Mapping[str, Any]) -> str:
+    """A value of the manifest's config: JSON that ends in the CRC-32 of what stands before it. A bit that changed on a
+    disk would else publish another state.
     """
+    text = orjson.dumps(body)
+    return f"{text[:-1].decode()}{_SUM}{zlib.crc32(text)}}}"
+
+
+def require_sum(text: str, *, is_optional: bool = True) -> None:
+    """Malformed if the value does not end in its checksum. `is_optional`: a value without any is accepted."""
     before, found, crc = text.rpartition(_SUM)
-    if found and crc.rstrip("}").isdigit() and zlib.crc32(f"{before}}}".encode()) != int(crc.rstrip("}")):
+    if not (found and crc.rstrip("}").isdigit()):
+        if not is_optional:
+            raise form.Malformed("it has no checksum")
+    elif zlib.crc32(f"{before}}}".encode()) != int(crc.rstrip("}")):
         raise form.Malformed("its checksum is not that of what it holds")

@@ -42,7 +42,7 @@ _FOLDERS: dict[str, Kind] = {
     "_indices": "index",
 }
 _IN_A_LINE = re.compile(rf"/(?={'|'.join(_FOLDERS)}/)")
-_VERSION = re.compile(r"_versions/(\d{20})\.manifest")
+_VERSION = re.compile(r"(?:^|/)_versions/(\d{20})\.manifest$")
 _HINT = "_versions/latest_version_hint.json"
 _HALF_WRITTEN = re.compile(r"#\d+$|/\.tmp[^/]*$")
 
@@ -155,15 +155,19 @@ def _file(name: str, size: int, modified_s: float, line: str, rest: str) -> File
     kind = _FOLDERS.get(rest.partition("/")[0], "other")
     version: int | None = None
     if kind == "version":
-        found = _VERSION.fullmatch(rest)
-        if found:
-            version = 2**64 - 1 - int(found[1])
-        else:
+        version = version_number(rest)
+        if version is None:
             kind = _odd_version(rest)
     elif ("#" in name or "/.tmp" in name) and _HALF_WRITTEN.search(name):
         kind = "half_written"
     key = name if kind not in ("data", "index") else _key(rest, kind, name[: len(name) - len(rest)])
     return File(name, size, modified_s, line, kind, key, version)
+
+
+def version_number(path: str) -> int | None:
+    """The number of the version whose file this is; None if it is another file."""
+    found = _VERSION.search(path)
+    return 2**64 - 1 - int(found[1]) if found else None
 
 
 def _odd_version(rest: str) -> Kind:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from omnigraph.errors import CloneUnfinished, ManifestMissing, NotAGraph, StorageError
 from omnigraph.storage import clonemark
-from omnigraph.storage.layout import CLONE, LAYOUT_NAMES, MANIFEST, TABLE_FOLDERS, TABLE_NAME, Location
+from omnigraph.storage.layout import CLONE, LAYOUT_FOLDERS, MANIFEST, TABLE_FOLDERS, TABLE_NAME, Location
 from omnigraph.storage.listing import children, files_below
 
 TABLES_MAX = 20
@@ -55,7 +55,7 @@ def lost_graph(location: Location) -> ManifestMissing | CloneUnfinished | None:
     """The error for a graph without any version of its manifest; None where there is no graph, or only what an `init`
     left that died.
     """
-    folders = [name for name in children(location, "")[1] if name in LAYOUT_NAMES]
+    folders = [name for name in children(location, "")[1] if name in LAYOUT_FOLDERS]
     unfinished = clonemark.unfinished(location) if CLONE in folders else None
     if unfinished is not None:
         return unfinished

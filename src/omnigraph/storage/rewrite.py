@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omnigraph.errors import StorageError
-from omnigraph.storage import durable, lancefs, nofollow
+from omnigraph.storage import deletions, durable, lancefs, nofollow
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import open_store
 from omnigraph.storage.records import Pin
@@ -104,12 +104,13 @@ def private_version(location: Location, table: LanceDataset, groups: Sequence[Gr
 
     every = [s.uuid for index in built_indices(table) for s in index.segments]
     with lancefs.reading(f"preparing a version of {table.uri}"):
-        bare = _detached(location, table, exchange_segments(table, [], removed=every, version=table.version))
-        done = _detached(location, bare, commit_of(bare, [_as_planned(group) for group in groups]))
+        bare = detached_commit(location, table, exchange_segments(table, [], removed=every, version=table.version))
+        done = detached_commit(location, bare, commit_of(bare, [_as_planned(group) for group in groups]))
     return done, [int(bare.version), int(done.version)]
 
 
-def _detached(location: Location, base: LanceDataset, tx: Transaction) -> LanceDataset:
+def detached_commit(location: Location, base: LanceDataset, tx: Transaction) -> LanceDataset:
+    """A version outside of the table's history, which nobody else can see."""
     import lance
 
     return lance.LanceDataset.commit(base, tx, storage_options=location.lance_options, detached=True)
@@ -123,10 +124,10 @@ def commit_of(base: LanceDataset, groups: Sequence[Exchange]) -> Transaction:
 
 
 def _as_planned(group: Group) -> Exchange:
-    return Exchange(tuple(_fragment(body) for body in group.old), _fragment(group.new))
+    return Exchange(tuple(fragment_from_json(body) for body in group.old), fragment_from_json(group.new))
 
 
-def _fragment(body: Mapping[str, Any]) -> FragmentMetadata:
+def fragment_from_json(body: Mapping[str, Any]) -> FragmentMetadata:
     from lance.fragment import FragmentMetadata
 
     found: FragmentMetadata = FragmentMetadata.from_json(json.dumps(body))
@@ -178,7 +179,7 @@ def _deferred(target_rows: int) -> dict[str, Any]:
 def untouched(now: LanceDataset, old: Iterable[Mapping[str, Any]]) -> bool:
     """Whether all these fragments are in `now` what they were, with the same rows."""
     current = _metadata(now)
-    then = {int(body["id"]): _fragment(body) for body in old}
+    then = {int(body["id"]): fragment_from_json(body) for body in old}
     return all(
         n in current and _files(current[n]) == _files(was) and _deletion(current[n]) == _deletion(was)
         for n, was in then.items()
@@ -257,6 +258,8 @@ class Replayer:
         if known is not None and known[0] == key:
             return known[1]
         left: FragmentMetadata | None = self._private.get_fragment(planned.new.id).delete_rows(moved.tolist())
+        if left is not None:
+            deletions.note_written(self._location, self._pin.path, left)
         if left is not None and self._location.is_local:
             body = left.to_json()
             only = [{"id": body["id"], "files": [], "deletion_file": body["deletion_file"]}]

@@ -1,5 +1,5 @@
-"""The pins of many commits at once, for whoever looks at all branches: a few questions to the manifest, not some per
-commit.
+"""The pins of a commit, and of many commits at once: whoever looks at all branches asks the manifest a few questions,
+not some per commit.
 
 1. records   of the commits themselves, by their ids, many in one question
 2. ranges    of each incarnation the records from a full snapshot before every commit on; ranges that touch are one
@@ -15,6 +15,28 @@ from omnigraph.storage.records import Pin, Record, apply_delta
 
 if TYPE_CHECKING:
     from omnigraph.storage.manifest import Manifest
+
+
+def pins_of(manifest: Manifest, commit: str, *, look_back: int) -> dict[str, Pin]:
+    """The pins of one commit, from the nearest full record below it and the differences since."""
+    chain: list[Record] = []
+    nearby: dict[str, Record] = {}
+    at: str | None = commit
+    while at is not None:
+        record = nearby.get(at) or manifest.record(at)
+        if not nearby and record.snapshot is None:
+            first = max(0, record.epoch - look_back)
+            nearby = {r.commit: r for r in manifest.records(record.incarnation, first, record.epoch) if r.commit}
+        chain.append(record)
+        if record.snapshot is not None:
+            break
+        at = record.parent
+        if at not in nearby:
+            nearby = {}
+    pins: dict[str, Pin] = {}
+    for record in reversed(chain):
+        pins = dict(record.snapshot) if record.snapshot is not None else apply_delta(pins, record.delta)
+    return pins
 
 
 def pins_of_many(manifest: Manifest, commits: Iterable[str], *, look_back: int) -> dict[str, dict[str, Pin]]:

@@ -30,10 +30,10 @@ from omnigraph.storage.records import Pin
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-FILTER_MOST = 500
+FILTER_MAX = 500
 """Look-ups of up to this many values go to Lance as `column IN (…)`."""
 ROW_COLUMNS = ("_rowid", "_rowaddr")
-_HANDLES_MOST = 256
+_HANDLES_MAX = 256
 
 
 def storage_schema(t: EntityType) -> pa.Schema:
@@ -93,7 +93,7 @@ class Tables:
         """Remember a handle that a commit has just returned."""
         with self._lock:
             self._open[(pin.path, pin.version)] = table
-            while len(self._open) > _HANDLES_MOST:
+            while len(self._open) > _HANDLES_MAX:
                 self._open.popitem(last=False)
 
     def measured(self, pin: Pin) -> Pin:
@@ -137,7 +137,7 @@ def find(table: LanceDataset, t: EntityType, column: str, values: pa.Array, colu
     shape = result_schema(t, columns)
     if len(values) == 0:
         return shape.empty_table()
-    literals = _literals(values) if len(values) <= FILTER_MOST else None
+    literals = _literals(values) if len(values) <= FILTER_MAX else None
     if literals is not None:
         return _read(table, t, columns, where=f"{name_of(column)} IN ({literals})").cast(shape)
     with reading(table, t):

@@ -12,7 +12,7 @@ unreferenced tables and files; in 3, what the door promises; in 4, old versions 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,15 @@ from omnigraph.errors import UnsupportedSchemaChange
 from omnigraph.language.schema.ids import fresh_ids
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.language.schema.plan import SchemaPlan, plan_changes
-from omnigraph.language.schema.steps import AddProperty, AddType, DropProperty, DropType, PropertyStep, RenameProperty
+from omnigraph.language.schema.steps import (
+    AddProperty,
+    AddType,
+    DropProperty,
+    DropType,
+    PropertyStep,
+    RenameProperty,
+    Step,
+)
 from omnigraph.storage import reshape
 from omnigraph.storage.create import create_table
 from omnigraph.storage.marks import mark_column, source_of
@@ -65,9 +73,9 @@ class ApplySchema:
         tables: dict[str, TableWork] = {}
         for step in plan.steps:
             if isinstance(step, AddType) and step.type_id:
-                tables[step.type_id] = _new_table(view, plan.result.by_id[step.type_id])
-        for type_id, steps in _by_type(plan).items():
-            tables[type_id] = _reshape(view, view.schema.by_id[type_id], plan.result.by_id[type_id], steps)
+                tables[step.type_id] = new_table(view, plan.result.by_id[step.type_id])
+        for type_id, steps in steps_by_type(plan.steps).items():
+            tables[type_id] = reshape_table(view, view.schema.by_id[type_id], plan.result.by_id[type_id], steps)
         dropped = frozenset(s.type_id for s in plan.steps if isinstance(s, DropType) and s.type_id)
         return Prepared(
             view=view,
@@ -81,15 +89,17 @@ class ApplySchema:
         )
 
 
-def _by_type(plan: SchemaPlan) -> dict[str, list[PropertyStep]]:
-    found: dict[str, list[PropertyStep]] = {}
-    for step in plan.steps:
+def steps_by_type(steps: Iterable[Step]) -> dict[str, list[PropertyStep]]:
+    """The steps that change columns of a table, by type id, in their order."""
+    by_type: dict[str, list[PropertyStep]] = {}
+    for step in steps:
         if isinstance(step, AddProperty | DropProperty | RenameProperty) and step.type_id:
-            found.setdefault(step.type_id, []).append(step)
-    return found
+            by_type.setdefault(step.type_id, []).append(step)
+    return by_type
 
 
-def _new_table(view: View, t: EntityType) -> TableWork:
+def new_table(view: View, t: EntityType) -> TableWork:
+    """An empty table for a type that the view's schema lacks, at a path of its own."""
     pin, handle = create_table(
         view.tables.location,
         t,
@@ -100,7 +110,10 @@ def _new_table(view: View, t: EntityType) -> TableWork:
     return TableWork(pin=pin, source=None, steps=(), handle=handle)
 
 
-def _reshape(view: View, old: EntityType, new: EntityType, steps: list[PropertyStep]) -> TableWork:
+def reshape_table(view: View, old: EntityType, new: EntityType, steps: Sequence[PropertyStep]) -> TableWork:
+    """The steps from `old`, a type of the view's schema, to `new`. A property may take the name of one that is dropped
+    or renamed by the same steps.
+    """
     renames = {s.from_name: s.property_name for s in steps if isinstance(s, RenameProperty)}
     drops = [_name_in(old, s.property_id) for s in steps if isinstance(s, DropProperty)]
     adds = [s for s in steps if isinstance(s, AddProperty)]

@@ -5,8 +5,7 @@
    without exponent, and `0` for both zeros. Floats that are not finite never get here.
 2. A key of one property is that text. A key of several is a compact JSON array of those texts, in the order of the
    properties' stable ids, so that renaming a property changes no id.
-3. Without a key, ids are ULIDs: 48 bits of milliseconds, 80 bits of randomness. One `Ulids` gives ids that increase
-   with the number asked for, so the ids of a batch sort like its rows, whichever thread asks.
+3. Without a key, ids are ULIDs (`storage/ulids`).
 
 The texts also serve to compare @unique tuples: two tuples are equal when their texts are.
 """
@@ -14,10 +13,7 @@ The texts also serve to compare @unique tuples: two tuples are equal when their 
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 
 import numpy as np
@@ -31,10 +27,6 @@ from omnigraph.write.temporal import day_of_date, ms_of_datetime
 TEXT = PropertyType("String")
 
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
-_CROCKFORD = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-# Two characters at a time: the spelling of each ten bits, as they lie in memory.
-_PAIRS = np.frombuffer(b"".join(bytes((a, b)) for a in _CROCKFORD for b in _CROCKFORD), dtype=np.uint16)
-_VARYING_BITS = 40
 
 
 def canonical_ids(t: EntityType, table: pa.Table) -> pa.Array:
@@ -103,33 +95,3 @@ def _float_texts(column: pa.Array) -> pa.Array:
 
 def _positional(value: np.float32 | np.float64) -> str:
     return "0" if value == 0 else np.format_float_positional(value, unique=True, trim="-")
-
-
-@dataclass(frozen=True)
-class Ulids:
-    """A series of ULIDs that share time and randomness and increase with their number."""
-
-    time_ms: int
-    randomness: int
-
-    @classmethod
-    def fresh(cls) -> Ulids:
-        randomness = int.from_bytes(os.urandom(10), "big")
-        # One bit cleared leaves room for 2^39 numbers before the varying part would carry over.
-        return cls(time_ms=time.time_ns() // 1_000_000, randomness=randomness & ~(1 << (_VARYING_BITS - 1)))
-
-    def ids(self, numbers: np.ndarray) -> pa.Array:
-        """The ULIDs with these numbers (each ≥ 0 and < 2^39)."""
-        count = len(numbers)
-        pairs = np.empty((count, 13), dtype=np.uint16)
-        fixed = (self.time_ms << 80 | self.randomness) >> _VARYING_BITS
-        pairs[:, :9] = _PAIRS[[fixed >> (10 * (8 - i)) & 1023 for i in range(9)]]
-        varying = numbers.astype(np.int64) + (self.randomness & ((1 << _VARYING_BITS) - 1))
-        for i in range(4):
-            pairs[:, 9 + i] = _PAIRS[varying >> (10 * (3 - i)) & 1023]
-        offsets = np.arange(0, 26 * (count + 1), 26, dtype=np.int32)
-        return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(pairs))
-
-
-def fresh_ids(count: int) -> pa.Array:
-    return Ulids.fresh().ids(np.arange(count))

@@ -35,8 +35,8 @@ from omnigraph.write.validate import cascade, validate
 
 Rows = Any
 """A sequence of mappings from names to values, or an Arrow table."""
-QUICK_ROWS_MOST = 2_000
-KEPT_IDS_MOST = 64
+QUICK_ROWS_MAX = 2_000
+KEPT_IDS_MAX = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class Write:
 
     @property
     def quick(self) -> bool:
-        return all(not isinstance(s, Put) or len(s.rows) <= QUICK_ROWS_MOST for s in self.statements)
+        return all(not isinstance(s, Put) or len(s.rows) <= QUICK_ROWS_MAX for s in self.statements)
 
     def scope(self, view: View) -> frozenset[str]:
         named = [view.type(s.type_name) for s in self.statements]
@@ -151,7 +151,7 @@ class Write:
     def _generated(self, view: View) -> dict[str, Any]:
         """Ids that are no function of the rows, if they are few: whoever repeats the operation shall learn them."""
         ids = {name: found for name, found in self._ids(view).items() if not view.type(name).key_properties}
-        return {"ids": ids} if 0 < sum(map(len, ids.values())) <= KEPT_IDS_MOST else {}
+        return {"ids": ids} if 0 < sum(map(len, ids.values())) <= KEPT_IDS_MAX else {}
 
 
 def consulted(view: View, deltas: Mapping[str, TypeDelta]) -> frozenset[str]:

@@ -17,11 +17,12 @@ A converter returns the stored value (an int for Date and DateTime) or a Problem
 
 from __future__ import annotations
 
+import base64
 import binascii
 import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -250,3 +251,14 @@ def _quick_vector(value: object) -> np.ndarray | None:
     with np.errstate(over="ignore"):
         vector = np.asarray(value, dtype=np.float64).astype(np.float32)
     return vector if np.isfinite(vector).all() else None
+
+
+def json_value(value: Any) -> Any:
+    """What JSON has no form for: bytes as base64, times in ISO form with milliseconds. `convert` takes both back."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(type(value).__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 
 from omnigraph.language.schema import Schema, SchemaPlan, accept, parse_schema, plan_changes
@@ -61,6 +62,18 @@ def counting_ids() -> Callable[[str], str]:
 
 def accepted(text: str) -> Schema:
     return accept(parse_schema(text), new_id=counting_ids())
+
+
+def with_aliases(schema: Schema) -> Schema:
+    """Aliases for every type and property, from 77 upwards."""
+    numbers = count(77)
+
+    def of(t):  # type: ignore[no-untyped-def]
+        alias = f"{t.id[0]}{next(numbers)}"
+        properties = tuple(replace(p, aliases=(f"p{next(numbers)}",)) for p in t.properties)
+        return replace(t, aliases=(alias,), properties=properties)
+
+    return replace(schema, nodes=tuple(map(of, schema.nodes)), edges=tuple(map(of, schema.edges)))
 
 
 def plan(

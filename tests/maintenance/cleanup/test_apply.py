@@ -73,7 +73,7 @@ def test_a_version_that_was_tagged_since_is_refused(history: og.Graph) -> None:
     lance.dataset(str(root_of(history))).tags.create("late", 2)
     result = history.cleanup(plan=plan, confirm=True)
     assert 2 in versions(root_of(history))
-    assert any(r.reason == "tag:late" for r in result.refused)
+    assert any(r.reason == "lance_tag:late" for r in result.refused)
 
 
 def test_what_somebody_else_has_removed_since_is_fine(history: og.Graph) -> None:

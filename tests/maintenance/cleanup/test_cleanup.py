@@ -181,7 +181,7 @@ def test_a_version_with_a_tag_of_lance_is_kept_with_its_files(history: og.Graph)
     result = history.cleanup(keep=1, confirm=True)
     assert versions(root_of(history)) == [3, pin_of(history).version]
     assert lance.dataset(uri, version="audit").to_table().to_pylist() == expected
-    assert result.table("node:Person").kept[0].because == ("tag:audit",)
+    assert result.table("node:Person").kept[0].because == ("lance_tag:audit",)
 
 
 def test_without_confirm_nothing_changes_and_everything_is_named_with_its_size_and_reason(history: og.Graph) -> None:

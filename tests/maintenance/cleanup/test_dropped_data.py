@@ -115,7 +115,7 @@ def test_a_tagged_version_stays_and_is_told(graph: og.Graph, schema: str, droppe
     lance.dataset(str(table)).tags.create("keepme", 3)
     result = graph.apply_schema(schema, allow_data_loss=True)
     assert result.applied
-    assert left(result) == {f"node:{dropped}": ("tag:keepme",)}
+    assert left(result) == {f"node:{dropped}": ("lance_tag:keepme",)}
     assert lance.dataset(str(table), version="keepme").count_rows() == 2
     assert 3 in versions(table)
     assert errors_of(graph) == []

@@ -39,7 +39,7 @@ def test_the_whole_history_with_every_branch_and_state(original: Path, tmp_path:
     graph = og.open(tmp_path / "clone", engine="local")
     assert graphs.contents(graph) == graphs.contents(og.open(original))
     assert states(graph) == states(og.open(original))
-    assert sorted(p.name for p in (tmp_path / "clone").iterdir()) == ["__manifest", "edges", "nodes"]
+    assert sorted(p.name for p in (tmp_path / "clone").iterdir()) == ["__manifest", "__reserve", "edges", "nodes"]
     assert not (original / "__leases").exists()
 
 
@@ -163,7 +163,7 @@ def test_what_is_not_decided_is_not_part_of_a_clone(tmp_path: Path) -> None:
     assert {f.code for f in source.verify().findings if f.severity == "error"} == {"uncovered_drift"}
     result = og.clone(source.uri, tmp_path / "clone", verify="full")
     assert result.ok
-    assert sorted(p.name for p in (tmp_path / "clone").iterdir()) == ["__manifest", "edges", "nodes"]
+    assert sorted(p.name for p in (tmp_path / "clone").iterdir()) == ["__manifest", "__reserve", "edges", "nodes"]
     assert og.open(tmp_path / "clone").nodes("Person", branch="side")["id"].to_pylist() == ["p1", "p2"]
 
 

@@ -177,5 +177,7 @@ def test_what_an_earlier_attempt_copied_and_this_one_does_not_need_goes(
     assert result.ok
     assert not (target / "nodes" / "n1-ab").exists()
     assert not list(target.glob("*/*/tree"))
-    assert len(graphs.digests(target)) == result.copied.files + 5, "and the five files of a new manifest"
+    assert len(graphs.digests(target)) == result.copied.files + 6, (
+        "and the five files of a new manifest, and the reserve"
+    )
     shutil.rmtree(original / "__leases", ignore_errors=True)

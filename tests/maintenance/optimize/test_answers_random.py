@@ -128,7 +128,7 @@ def test_every_index_answers_what_a_scan_answers_after_any_life_beside_optimize(
     print(f"replay with OMNIGRAPH_SEEDS={seed} OMNIGRAPH_STEPS={STEPS}")
     monkeypatch.setattr(segments, "SEGMENT_ROWS", 60)
     monkeypatch.setattr(segments, "ABSORB_ROWS", 6)
-    monkeypatch.setattr(indices, "VECTORS_LEAST", 8)
+    monkeypatch.setattr(indices, "VECTORS_MIN", 8)
     rng = random.Random(seed)
     og.init(tmp_path / "g", SCHEMA, row_ids="stable" if row_ids == "stable" else "address")
     writer = Writer(og.open(tmp_path / "g"), rng)

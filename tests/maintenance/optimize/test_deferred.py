@@ -65,7 +65,7 @@ def fill(graph: og.Graph, first: int, fragments: int) -> None:
 
 def _small(patch: pytest.MonkeyPatch) -> None:
     """What is small here counts as large."""
-    patch.setattr(indices, "VECTORS_LEAST", 8)
+    patch.setattr(indices, "VECTORS_MIN", 8)
     patch.setattr(segments, "ABSORB_ROWS", 8)
 
 

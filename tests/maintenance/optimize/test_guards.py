@@ -127,7 +127,7 @@ def test_a_rewrite_whose_number_somebody_has_taken_meanwhile_is_done_again(
 def test_an_index_over_vectors_that_were_exchanged_meanwhile_is_not_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indices, "VECTORS_LEAST", 8)
+    monkeypatch.setattr(indices, "VECTORS_MIN", 8)
     graph = posts(tmp_path / "g", 1, 40)
     meanwhile(monkeypatch, lambda: exchange_vectors(og.open(graph.uri)))
     result = graph.optimize()
@@ -154,7 +154,7 @@ def test_a_vector_segment_whose_rewrite_leaves_rows_out_is_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a search for neighbours finds dead ones, and returns fewer than it was asked for."""
-    monkeypatch.setattr(indices, "VECTORS_LEAST", 8)
+    monkeypatch.setattr(indices, "VECTORS_MIN", 8)
     monkeypatch.setattr(segments, "ABSORB_ROWS", 8)
     graph = posts(tmp_path / "g", 1, 100)
     graph.optimize()

@@ -71,7 +71,7 @@ def test_fragments_are_not_merged_across_segments_that_somebody_has_built_meanwh
     def build_two() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(segments, "SEGMENT_ROWS", 20)
-            patch.setattr(segments, "SEGMENTS_MOST", 100)
+            patch.setattr(segments, "SEGMENTS_MAX", 100)
             assert other.optimize(rebuild_indexes=True, **AS_IT_IS).table("node:Person").committed
 
     meanwhile(monkeypatch, build_two)

@@ -100,7 +100,7 @@ def test_a_vector_property_named_as_a_column_of_lance_itself_gets_an_index_too(
 ) -> None:
     from omnigraph.maintenance.optimize import indices
 
-    monkeypatch.setattr(indices, "VECTORS_LEAST", 8)
+    monkeypatch.setattr(indices, "VECTORS_MIN", 8)
     graph = og.init(tmp_path / "g", "node Doc { key: String @key  flat: Vector(2) @index }")
     graph.insert({"Doc": [{"key": f"d{i}", "flat": [i + 1.0, 2.0]} for i in range(40)]})
     assert graph.optimize().table("node:Doc").pending_indexes == ()

@@ -58,7 +58,7 @@ def test_fragments_are_merged_within_the_segments_that_are_built_in_the_same_com
 ) -> None:
     """An index would lose a merged fragment of which two of its segments cover a part each."""
     monkeypatch.setattr(segments, "SEGMENT_ROWS", 20)
-    monkeypatch.setattr(segments, "SEGMENTS_MOST", 100)
+    monkeypatch.setattr(segments, "SEGMENTS_MAX", 100)
     row = by_address.optimize(defer_index_remap=True).table("node:Person")
     assert (row.fragments_removed, row.fragments_added, row.coverage_after) == (6, 3, 1.0)
     assert disagreements(opened(by_address, "Person")) == []

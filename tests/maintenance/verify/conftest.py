@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.maintenance.verify import checksums, isolated
 from tests.maintenance.verify import damage
 
 
@@ -40,3 +41,17 @@ def graph(_made: Path, tmp_path: Path) -> og.Graph:
 def plain(_made_plain: Path, tmp_path: Path) -> og.Graph:
     """The same rows with one index only, where indices would only take time."""
     return copied(_made_plain, tmp_path)
+
+
+@pytest.fixture
+def unsummed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data and indices are not compared with their checksums: as in a graph that an older program has written."""
+    monkeypatch.setattr(checksums, "SMALL_BYTES_MAX", -1)
+    monkeypatch.setattr(checksums, "require_footer", lambda _: None)
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of these graphs have indices without checksums: a child for each of their full runs would take minutes."""
+    if not request.path.name.startswith("test_isolated"):
+        monkeypatch.setattr(isolated.CarefulRunner, "_is_doubtful", lambda *_: False)

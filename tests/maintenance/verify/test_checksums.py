@@ -15,7 +15,7 @@ from omnigraph.maintenance.verify import VerifyResult
 from omnigraph.maintenance.verify.checksums import damage as damage_of
 from omnigraph.maintenance.verify.history import check_manifest
 from omnigraph.maintenance.verify.scope import StillManifest
-from omnigraph.pipeline.runner import _result, perform_away
+from omnigraph.pipeline.runner import perform_away, result_of
 from omnigraph.storage import checksums, durable
 from omnigraph.storage.records import Record
 from tests.maintenance.verify import damage
@@ -102,9 +102,7 @@ def test_files_without_a_checksum_are_counted(plain: og.Graph) -> None:
     damage.raw_rows(plain, "City", [{"id": "Trier", "name": "Trier"}])
     after = og.open(plain.uri, engine="local").verify(full=True).checked
     assert after["unchecked"] == 2  # a stranger's data file, and the version that it made
-    assert (
-        og.open(plain.uri, engine="local").verify().checked["unchecked"] == 1
-    )  # without `full` versions and deletions
+    assert og.open(plain.uri, engine="local").verify(quick=True).checked["unchecked"] == 1, "versions and deletions"
 
 
 def test_checksums_survive_cleanup_optimize_and_branches(tmp_path: Path) -> None:
@@ -187,13 +185,13 @@ def test_a_graph_is_checked_where_it_was_copied_to(plain: og.Graph, tmp_path: Pa
     assert og.open(tmp_path / "copy", engine="local").verify(full=True).checked["unchecked"] == 0
 
 
-def test_checksums_of_a_task_travel_with_its_result(plain: og.Graph) -> None:
+def test_checksums_of_a_task_travel_with_itsresult_of(plain: og.Graph) -> None:
     """As on Spark, where the driver has not written the files."""
     pin = damage.pin_of(plain, "City")
     path = next(damage.folder(plain, pin).glob("data/*.lance"))
     done = perform_away(f"{__name__}:noting", json.dumps({"path": str(path)}))
     assert checksums.noted(plain.uri, [pin.table]) == {}
-    assert _result(done) == "done"
+    assert result_of(done) == "done"
     expected = {str(path.relative_to(plain.uri)): checksums.crc_of(str(path))}
     assert checksums.noted(plain.uri, [pin.table]) == expected
     checksums.published(plain.uri, expected)

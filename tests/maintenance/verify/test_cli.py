@@ -21,7 +21,7 @@ def test_json_of_a_whole_graph(plain: og.Graph, capsys: pytest.CaptureFixture[st
     assert document["findings"] == []
     assert document["engine"] == "local"
     assert list(document["checked"]) == [
-        *("branches", "commits", "tables", "files", "bytes", "rows", "indices", "index_questions", "blobs"),
+        *("branches", "tags", "commits", "tables", "files", "bytes", "rows", "indices", "index_questions", "blobs"),
         *("checksums", "unchecked"),
     ]
     assert f"verifying {plain.uri}" in shown.err

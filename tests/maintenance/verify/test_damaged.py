@@ -63,6 +63,7 @@ def test_a_deletion_file_that_is_another_is_known_by_its_checksum(restored: og.G
     assert "_deletions/" in finding.examples[0]
 
 
+@pytest.mark.usefixtures("unsummed")
 def test_data_below_an_index_is_not_called_a_broken_index(tmp_path: Path) -> None:
     graph = og.init(tmp_path / "g", "node N { name: String @key  n: I32? @index }")
     graph.insert({"N": [{"name": f"n{i}"} for i in range(20)]})

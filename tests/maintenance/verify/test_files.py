@@ -67,6 +67,7 @@ def test_a_deletion_file_that_is_empty(graph: og.Graph) -> None:
     damage.only(graph.verify(quick=True), "wrong_size", severity="error", table="node:Person")
 
 
+@pytest.mark.usefixtures("unsummed")
 def test_data_that_is_garbage_of_the_right_size(plain: og.Graph) -> None:
     bad = one_of(plain, "data/*.lance", "City")
     bad.write_bytes(b"\xff" * bad.stat().st_size)
@@ -76,6 +77,7 @@ def test_data_that_is_garbage_of_the_right_size(plain: og.Graph) -> None:
     assert not result.ok
 
 
+@pytest.mark.usefixtures("unsummed")
 @pytest.mark.parametrize("quick", [False, True], ids=["sampled", "quick"])
 @pytest.mark.parametrize("how", ["gone", "short"])
 def test_a_large_blob_whose_file_is_gone_or_short(plain: og.Graph, how: str, quick: bool) -> None:

@@ -76,6 +76,7 @@ def test_a_sample_finds_an_index_that_is_wrong_everywhere(plain: og.Graph) -> No
     assert {"index_stale", "index_wrong_answer"} & {f.code for f in plain.verify().findings}
 
 
+@pytest.mark.usefixtures("unsummed")
 def test_the_sample_of_a_large_table_is_some_of_its_fragments(plain: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of four fragments are wrong: whichever one is looked at first, one of a few runs finds it."""
     monkeypatch.setattr(indices, "SAMPLE_ROWS", 1)
@@ -86,6 +87,7 @@ def test_the_sample_of_a_large_table_is_some_of_its_fragments(plain: og.Graph, m
     assert set() in seen
 
 
+@pytest.mark.usefixtures("unsummed")
 def test_an_index_whose_files_are_garbage_is_unreadable(plain: og.Graph) -> None:
     damage.index(plain, kinds={"Person": [("age", "BTREE"), ("weight", "BTREE")]})
     table = damage.newest(plain, "Person")
@@ -116,6 +118,7 @@ def test_rows_that_many_indices_do_not_cover_are_one_finding_that_names_them(gra
         assert f"{column}_{kind.lower()} ({kind})" in finding.message
 
 
+@pytest.mark.usefixtures("unsummed")
 def test_a_text_index_of_texts_without_words_is_opened_all_the_same(tmp_path: Path) -> None:
     graph = og.init(tmp_path / "g", "node N { name: String @key }")
     graph.insert({"N": [{"name": f"{i}"} for i in range(9)]})
@@ -143,10 +146,11 @@ def test_approximate_kinds_of_vector_indices_are_no_finding(tmp_path: Any, kind:
         assert graph.verify(engine="local").findings == ()
 
 
+@pytest.mark.usefixtures("unsummed")
 def test_a_common_word_is_left_out_and_a_rare_one_beside_it_is_not(
     plain: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(words, "ROWS_MOST", 5)
+    monkeypatch.setattr(words, "ROWS_MAX", 5)
     ids = ["p001", "p002"]
     forge(plain, "bio", "INVERTED", lambda: plain.update("Person", {"bio": "flies somewhere"}, ids=ids))
     finding = damage.only(plain.verify(full=True), "index_wrong_answer", count=4)
@@ -200,5 +204,5 @@ def test_a_word_of_almost_as_many_rows_as_are_looked_at_is_no_finding(
     texts = ["know what was before", "nobody knows it", "before all of it", "quite another thing"]
     graph.insert({"Post": [{"slug": f"p{i}", "text": texts[i % 4]} for i in range(24)]})
     graph.optimize()
-    monkeypatch.setattr(words, "ROWS_MOST", most)
+    monkeypatch.setattr(words, "ROWS_MAX", most)
     assert graph.verify(full=True).findings == ()

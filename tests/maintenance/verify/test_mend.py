@@ -116,6 +116,7 @@ def small(_small: Path, tmp_path: Path) -> og.Graph:
 NAMES = ("id_btree", "n_btree", "open_bitmap", "tags_label_list", "slug_inverted", "v_ivf")
 
 
+@pytest.mark.usefixtures("unsummed")
 @pytest.mark.parametrize("how", DAMAGES)
 def test_files_of_indices_that_are_damaged(small: og.Graph, how: str) -> None:
     work, code = DAMAGES[how]

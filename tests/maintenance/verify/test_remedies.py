@@ -17,7 +17,7 @@ from omnigraph.maintenance.verify import CODES
 from omnigraph.maintenance.verify.findings import found, remedied
 from tests.maintenance.verify import damage
 
-TO_FILL_IN = {"FILE", "ID"}
+TO_FILL_IN = {"FILE", "ID", "NAME"}
 
 
 @pytest.fixture(autouse=True)

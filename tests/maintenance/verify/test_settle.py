@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.maintenance.verify import VerifyResult
-from omnigraph.maintenance.verify.settle import ROUNDS_MOST
+from omnigraph.maintenance.verify.settle import ROUNDS_MAX
 from tests.maintenance.verify import damage
 from tests.maintenance.verify.test_around import Meanwhile
 
@@ -42,7 +42,7 @@ def verified_beside(graph: og.Graph, stage: str, work: Any, **options: Any) -> V
 
 
 @pytest.mark.parametrize("quick", [True, False], ids=["quick", "sampled"])
-@pytest.mark.parametrize("writes", [1, ROUNDS_MOST, 99])
+@pytest.mark.parametrize("writes", [1, ROUNDS_MAX, 99])
 def test_what_the_versions_of_a_writer_need_as_well_stays_an_error(plain: og.Graph, writes: int, quick: bool) -> None:
     lost = largest_blob(plain)
     lost.unlink()
@@ -50,7 +50,7 @@ def test_what_the_versions_of_a_writer_need_as_well_stays_an_error(plain: og.Gra
     result = verified_beside(plain, BLOBS, other, quick=quick)
     finding = damage.only(result, "unreadable_blob", severity="error", table="node:Person", branch="main")
     assert lost.name in finding.examples[0]
-    assert other.done == min(writes, ROUNDS_MOST + 1), "the writer has come between"
+    assert other.done == min(writes, ROUNDS_MAX + 1), "the writer has come between"
 
 
 def test_a_loss_that_outlives_the_collected_version_is_told_with_it(plain: og.Graph) -> None:

@@ -2,7 +2,9 @@
 
 Annotations other than `@embed` and `@rename_from` are metadata and change freely. `@rename_from` is an instruction to
 the planner: adding or removing it is no change by itself. Constraints promise something about every row that exists, so
-only `@index` can be added; one whose properties are all dropped goes with them, unless it is the key.
+only `@index` can be added; one whose properties are all dropped goes with them, unless it is the key. Between accepted
+schemas (`Changes.by_id`) more can happen, when a merge takes an earlier change back: a constraint goes, or comes with a
+property that reads null in every row.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from omnigraph.language.regex import CheckPattern
 from omnigraph.language.schema.constraints import constraint_identity, in_order
 from omnigraph.language.schema.lint import Finding, finding
-from omnigraph.language.schema.match import Match, match
+from omnigraph.language.schema.match import Match, match, match_by_id
 from omnigraph.language.schema.model import (
     EDGE_COLUMNS,
     Annotation,
@@ -41,6 +43,8 @@ from omnigraph.language.schema.steps import (
 )
 
 T = TypeVar("T", NodeType, EdgeType)
+E = TypeVar("E", NodeType, EdgeType, Property)
+_PREFIXES: dict[type, str] = {NodeType: "n", EdgeType: "e", Property: "p"}
 
 
 @dataclass
@@ -50,8 +54,16 @@ class Changes:
     new_id: Callable[[str], str]
     mode: Literal["soft", "hard"]
     populated: Callable[[EntityType], bool]
+    by_id: bool = False
+    """Both schemas have ids, and elements are matched and added by them."""
     steps: list[Step] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+
+    def match(self, accepted: Sequence[E], desired: Sequence[E]) -> Match[E]:
+        return match_by_id(accepted, desired) if self.by_id else match(accepted, desired)
+
+    def id_of_added(self, element: NodeType | EdgeType | Property) -> str:
+        return element.id if self.by_id else self.new_id(_PREFIXES[type(element)])
 
     def unsupported(
         self, entity: str, reason: str, *, type_id: str = "", property_id: str = "", code: str | None = None
@@ -79,7 +91,7 @@ def compare_interfaces(accepted: Schema, desired: Schema, changes: Changes) -> N
 
 def _definition(interface: InterfaceType) -> set[tuple[Any, ...]]:
     return {
-        (p.name, p.type, p.nullable, frozenset(_metadata(p.annotations, without=("rename_from",)).items()))
+        (p.name, p.type, p.nullable, frozenset(metadata(p.annotations, without=("rename_from",)).items()))
         for p in interface.properties
     }
 
@@ -90,7 +102,7 @@ def _definition(interface: InterfaceType) -> set[tuple[Any, ...]]:
 def compare_types(old: T, new: T, node_renames: dict[str, str], changes: Changes) -> T:
     """Adds the steps from `old` to `new` and returns the type afterwards, with ids."""
     _compare_head(old, new, node_renames, changes)
-    found: Match[Property] = match(old.properties, new.properties)
+    found: Match[Property] = changes.match(old.properties, new.properties)
     for p, before, reason in found.conflicts:
         property_id = "" if before is None else before.id
         changes.unsupported(f"{new.key}.{p.name}", reason, type_id=old.id, property_id=property_id)
@@ -99,14 +111,14 @@ def compare_types(old: T, new: T, node_renames: dict[str, str], changes: Changes
         _drop_property(p, old, new, changes)
     added: list[Property] = [_add_property(p, old, new, changes) for p in found.added]
     _compare_constraints(old, new, found, changes)
-    names = _differing(old.annotations, new.annotations, without=("rename_from",))
+    names = differing_annotations(old.annotations, new.annotations, without=("rename_from",))
     if names:
         changes.steps.append(UpdateTypeMetadata(new.kind, new.name, old.id, names))
     properties = (*kept, *added)
     if any(isinstance(s, UnsupportedChange) for s in changes.steps):
         return old
     constraints = in_order(new.constraints, [p.name for p in properties])
-    return replace(new, id=old.id, properties=properties, constraints=constraints)
+    return replace(new, id=old.id, aliases=old.aliases, properties=properties, constraints=constraints)
 
 
 def _compare_head(old: EntityType, new: EntityType, node_renames: dict[str, str], changes: Changes) -> None:
@@ -152,10 +164,10 @@ def _compare_property(
         refuse("a required property can't become nullable", "OG-MF-106")
     if _embed(old, renames) != _embed(new, {}):
         refuse("the source or model of @embed can't change: stored vectors came from the old one")
-    names = _differing(old.annotations, new.annotations, without=("rename_from", "embed"))
+    names = differing_annotations(old.annotations, new.annotations, without=("rename_from", "embed"))
     if names:
         changes.steps.append(UpdatePropertyMetadata(*where, names))
-    return replace(new, id=old.id)
+    return replace(new, id=old.id, aliases=old.aliases)
 
 
 def _embed(p: Property, renames: dict[str, str]) -> tuple[object, ...]:
@@ -171,7 +183,7 @@ def _add_property(p: Property, owner: EntityType, now: EntityType, changes: Chan
         reason = "a required property without @default can't be added to a type that holds rows"
         changes.unsupported(f"{now.key}.{p.name}", reason, type_id=owner.id, code="OG-MF-103")
         return p
-    added = replace(p, id=changes.new_id("p"))
+    added = replace(p, id=changes.id_of_added(p))
     where = (now.kind, now.name, owner.id, p.name, added.id)
     changes.steps.append(AddProperty(*where, str(p.type), p.nullable, p.default))
     return added
@@ -194,34 +206,39 @@ def _drop_property(p: Property, owner: EntityType, now: EntityType, changes: Cha
 
 
 def _compare_constraints(old: EntityType, new: EntityType, found: Match[Property], changes: Changes) -> None:
-    renames = found.renames()
     dropped = {p.name for p in found.dropped}
-    before = {constraint_identity(c): c for c in (_renamed(c, renames) for c in old.constraints)}
+    # Matched by id, a property that is added may have the name of one that is dropped.
+    renames = found.renames() | {name: f"{name} (dropped)" for name in dropped if name in new.by_name}
+    before = [(_renamed(c, renames), sorted(dropped & set(c.properties))) for c in old.constraints]
     after = {constraint_identity(c): c for c in new.constraints}
+    nulls = {p.name for p in found.added if p.default is None} if changes.by_id else set()
 
     def refuse(reason: str) -> None:
         changes.unsupported(new.key, reason, type_id=old.id)
 
-    for identity, c in before.items():
-        gone = sorted(dropped & set(c.properties))
-        if identity in after:
+    for c, gone in before:
+        if constraint_identity(c) in after:
             if gone:
                 refuse(f"{', '.join(gone)} can't be dropped: {text_of(c)} uses it")
         elif c.kind == "check" and CheckPattern.of(c.pattern or "").problem() is not None:
             changes.steps.append(UpdateTypeMetadata(new.kind, new.name, old.id, ("check",)))
         elif c.kind == "key" and gone:
             refuse(f"{', '.join(gone)} can't be dropped: it is part of {text_of(c)}, from which ids are made")
+        elif len(gone) < len(c.properties) and changes.by_id and c.kind != "key":
+            changes.steps.append(UpdateTypeMetadata(new.kind, new.name, old.id, (c.kind,)))
         elif len(gone) < len(c.properties):
             because = f" ({', '.join(gone)} is dropped, the rest of its properties stay)" if gone else ""
             refuse(f"{text_of(c)} can't be removed{because}")
     known = {*new.by_name, *EDGE_COLUMNS}
+    identities = {constraint_identity(c) for c, _ in before}
     for identity, c in after.items():
-        if identity in before:
+        if identity in identities:
             continue
-        if c.kind != "index" or not known.issuperset(c.properties):
+        is_possible = c.kind == "index" or (c.kind != "key" and not nulls.isdisjoint(c.properties))
+        if not is_possible or not known.issuperset(c.properties):
             refuse(f"{text_of(c)} can't be added to a type that exists: its rows were never held to it")
         else:
-            changes.steps.append(AddConstraint(new.kind, new.name, old.id, "index", c.properties))
+            changes.steps.append(AddConstraint(new.kind, new.name, old.id, c.kind, c.properties))
 
 
 def _renamed(c: Constraint, renames: dict[str, str]) -> Constraint:
@@ -240,7 +257,7 @@ def text_of(c: Constraint) -> str:
 # ---- annotations -----------------------------------------------------------------------------------------------------
 
 
-def _metadata(annotations: Sequence[Annotation], without: tuple[str, ...]) -> Counter[tuple[object, ...]]:
+def metadata(annotations: Sequence[Annotation], without: tuple[str, ...]) -> Counter[tuple[object, ...]]:
     """As a bag, with the types of the values: `true` and 1 compare equal in Python and are not the same annotation."""
     return Counter(
         (a.name, type(a.argument), a.argument, tuple((k, type(v), v) for k, v in sorted(a.options)))
@@ -249,6 +266,8 @@ def _metadata(annotations: Sequence[Annotation], without: tuple[str, ...]) -> Co
     )
 
 
-def _differing(old: Sequence[Annotation], new: Sequence[Annotation], without: tuple[str, ...]) -> tuple[str, ...]:
-    before, after = _metadata(old, without), _metadata(new, without)
+def differing_annotations(
+    old: Sequence[Annotation], new: Sequence[Annotation], without: tuple[str, ...]
+) -> tuple[str, ...]:
+    before, after = metadata(old, without), metadata(new, without)
     return tuple(sorted({str(key[0]) for key in ((before - after) + (after - before))}))

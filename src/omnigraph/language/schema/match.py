@@ -1,10 +1,10 @@
-"""Which declaration of the new schema is which of the accepted one: by name, or by `@rename_from`.
+"""Which declaration of the new schema is which of the accepted one: by name or `@rename_from`, or by id.
 
 An entity whose name exists keeps its identity. A new name with `@rename_from("Old")` takes over Old's identity. The
 annotation of a rename that was applied may stay in the file and means nothing any more: the accepted entity has it too.
 Any other `@rename_from` must name something that exists and that nobody else claims. Where two readings compete (Old
 is still declared, two names are swapped, or Old would silently be dropped) nothing is guessed: it is a conflict with a
-reason.
+reason. Where both schemas have ids, `match_by_id` needs neither names nor annotations, and there are no conflicts.
 """
 
 from __future__ import annotations
@@ -67,6 +67,16 @@ def match(accepted: Sequence[T], desired: Sequence[T]) -> Match[T]:
     result.pairs = [(old, taken[old.name]) for old in accepted if old.name in taken]
     result.dropped = [old for old in accepted if old.name not in taken and old.name not in unclear]
     return result
+
+
+def match_by_id(accepted: Sequence[T], desired: Sequence[T]) -> Match[T]:
+    before = {e.id for e in accepted}
+    after = {e.id: e for e in desired}
+    return Match(
+        pairs=[(old, after[old.id]) for old in accepted if old.id in after],
+        added=[new for new in desired if new.id not in before],
+        dropped=[old for old in accepted if old.id not in after],
+    )
 
 
 def _contradiction(new: T, before: Mapping[str, T], *, declared: Collection[str], taken: Collection[str]) -> str | None:

@@ -2,6 +2,8 @@
 
 A parsed schema has empty ids. `plan` gives every type and property of an accepted schema an id that survives renames
 and is never used again. Ids are 12 characters that sort by the time of creation; a type's id starts with `n` or `e`.
+`aliases` are ids that other branches gave the same element: a merge of two branches that both added it keeps one id
+and records the other (`identity`).
 
 `id` of a node and `id`, `src`, `dst` of an edge are physical columns, not properties. Interfaces are kept as declared;
 the nodes that implement them carry the interface's properties themselves, in front of their own.
@@ -63,6 +65,7 @@ class Property:
     nullable: bool = False
     annotations: tuple[Annotation, ...] = ()
     id: str = ""
+    aliases: tuple[str, ...] = ()
 
     def annotation(self, name: str) -> Annotation | None:
         return next((a for a in self.annotations if a.name == name), None)
@@ -102,6 +105,7 @@ class NodeType:
     implements: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     id: str = ""
+    aliases: tuple[str, ...] = ()
 
     kind: Literal["node"] = field(default="node", init=False)
 
@@ -134,6 +138,7 @@ class EdgeType:
     card_max: int | None = None
     annotations: tuple[Annotation, ...] = ()
     id: str = ""
+    aliases: tuple[str, ...] = ()
 
     kind: Literal["edge"] = field(default="edge", init=False)
 

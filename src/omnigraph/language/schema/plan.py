@@ -1,6 +1,6 @@
 """From the accepted schema to the desired one: the steps, what can't be done and why, and the schema afterwards.
 
-1. match      types and properties by name or `@rename_from` (`match`)
+1. match      types and properties by name or `@rename_from`, or by id (`match`)
 2. compare    interfaces, then each matched type: its head, its properties, its constraints (`compare`)
 3. list       renames first, so that every later step uses new names; types are added before others are dropped
 4. result     the accepted schema after the steps: ids kept, properties in the order of the table's columns
@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 
 from omnigraph.language.schema.compare import Changes, compare_interfaces, compare_types
 from omnigraph.language.schema.constraints import in_order
+from omnigraph.language.schema.identity import identifiers
 from omnigraph.language.schema.lint import Finding, finding
-from omnigraph.language.schema.match import Match, match
+from omnigraph.language.schema.match import Match
 from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Schema
-from omnigraph.language.schema.steps import AddType, DropType, RenameType, Step, UnsupportedChange
+from omnigraph.language.schema.steps import AddType, DropType, Mode, RenameType, Step, UnsupportedChange
 
 T = TypeVar("T", NodeType, EdgeType)
 _SAY_SO = (
@@ -59,8 +60,9 @@ class SchemaPlan:
 
 def accept(desired: Schema, *, new_id: Callable[[str], str]) -> Schema:
     """The first acceptance: every type and property gets an id. There is nothing that `@rename_from` could mean."""
-    nodes = tuple(_with_ids(n, new_id) for n in desired.nodes)
-    edges = tuple(_with_ids(e, new_id) for e in desired.edges)
+    changes = Changes(new_id, "soft", lambda t: False)
+    nodes = tuple(_with_ids(n, changes) for n in desired.nodes)
+    edges = tuple(_with_ids(e, changes) for e in desired.edges)
     return replace(desired, nodes=nodes, edges=edges)
 
 
@@ -77,10 +79,23 @@ def plan_changes(
 
     A plan that keeps no type, of a file that is empty or another graph's, needs `allow_data_loss` or `drop_all`.
     """
-    new_id = _unused(new_id, accepted)
-    changes = Changes(new_id, "hard" if allow_data_loss else "soft", _asked_once(populated))
-    nodes = match(accepted.nodes, desired.nodes)
-    edges = match(accepted.edges, desired.edges)
+    mode: Mode = "hard" if allow_data_loss else "soft"
+    changes = Changes(_unused(new_id, accepted), mode, _asked_once(populated))
+    return _plan(accepted, desired, changes, drop_all=allow_data_loss or drop_all)
+
+
+def plan_by_id(accepted: Schema, desired: Schema) -> SchemaPlan:
+    """Between two schemas that both have ids: elements are matched by id, added ones keep theirs, drops are soft.
+
+    What depends on rows is left to the caller: a required property without default is added, whatever its type holds.
+    """
+    changes = Changes(lambda prefix: "", "soft", lambda t: False, by_id=True)
+    return _plan(accepted, desired, changes, drop_all=True)
+
+
+def _plan(accepted: Schema, desired: Schema, changes: Changes, *, drop_all: bool) -> SchemaPlan:
+    nodes = changes.match(accepted.nodes, desired.nodes)
+    edges = changes.match(accepted.edges, desired.edges)
     compare_interfaces(accepted, desired, changes)
     _conflicts(nodes, accepted, changes)
     _conflicts(edges, accepted, changes)
@@ -94,7 +109,7 @@ def plan_changes(
     added_edges = tuple(_added(e, changes) for e in edges.added)
     _drop_types(edges.dropped, nodes.dropped, accepted, changes)
     if not pairs:
-        _drop_all(accepted, desired, changes, allowed=allow_data_loss or drop_all)
+        _drop_all(accepted, desired, changes, allowed=drop_all)
 
     steps = tuple(changes.steps)
     if not steps or any(isinstance(s, UnsupportedChange) for s in steps):
@@ -147,20 +162,20 @@ def _drop_all(accepted: Schema, desired: Schema, changes: Changes, *, allowed: b
 
 
 def _added(new: T, changes: Changes) -> T:
-    typed = _with_ids(new, changes.new_id)
+    typed = _with_ids(new, changes)
     changes.steps.append(AddType(typed.kind, typed.name, typed.id))
     return typed
 
 
-def _with_ids(t: T, new_id: Callable[[str], str]) -> T:
-    type_id = new_id("n" if isinstance(t, NodeType) else "e")
-    properties = tuple(replace(p, id=new_id("p")) for p in t.properties)
+def _with_ids(t: T, changes: Changes) -> T:
+    type_id = changes.id_of_added(t)
+    properties = tuple(replace(p, id=changes.id_of_added(p)) for p in t.properties)
     constraints = in_order(t.constraints, [p.name for p in properties])
     return replace(t, id=type_id, properties=properties, constraints=constraints)
 
 
 def _unused(new_id: Callable[[str], str], accepted: Schema) -> Callable[[str], str]:
-    taken = {t.id for t in accepted.types()} | {p.id for t in accepted.types() for p in t.properties}
+    taken = {i for t in accepted.types() for e in (t, *t.properties) for i in identifiers(e)}
 
     def unused(prefix: str) -> str:
         found = new_id(prefix)

@@ -15,6 +15,7 @@ from typing import Any
 from omnigraph.errors import FormatError, HostileOrDamagedManifest, NewerFormat
 from omnigraph.language import identifiers as form
 from omnigraph.language.identifiers import Malformed
+from omnigraph.language.schema.identity import identifiers
 from omnigraph.language.schema.model import (
     CONSTRAINTS,
     EDGE_COLUMNS,
@@ -62,7 +63,7 @@ def schema_from_json(data: Mapping[str, Any]) -> Schema:
             form.text(data["source"]),
         )
         _require_distinct("type", (t.name for t in (*schema.interfaces, *schema.types())))
-        _require_distinct("type id", (t.id for t in schema.types() if t.id))
+        _require_distinct("type id", (i for t in schema.types() for i in identifiers(t)))
         return schema
     except Malformed as error:
         raise HostileOrDamagedManifest(where=WHERE, detail=str(error)) from error
@@ -98,6 +99,7 @@ def _node(n: NodeType) -> Json:
     return _set(
         name=n.name,
         id=n.id,
+        aliases=list(n.aliases),
         implements=list(n.implements),
         properties=_all(n.properties),
         constraints=[_constraint(c) for c in n.constraints],
@@ -109,6 +111,7 @@ def _edge(e: EdgeType) -> Json:
     return _set(
         name=e.name,
         id=e.id,
+        aliases=list(e.aliases),
         source=e.source,
         target=e.target,
         card_min=e.card_min or None,
@@ -124,6 +127,7 @@ def _all(properties: Sequence[Property]) -> list[Json]:
         _set(
             name=p.name,
             id=p.id,
+            aliases=list(p.aliases),
             type=_type(p.type),
             nullable=p.nullable or None,
             annotations=[_annotation(a) for a in p.annotations],
@@ -161,6 +165,7 @@ def _read_node(n: Json) -> NodeType:
         tuple(form.type_name(i) for i in n.get("implements", ())),
         _annotations(n),
         _id(form.node_id, n),
+        _aliases(form.node_id, n),
     )
 
 
@@ -176,6 +181,7 @@ def _read_edge(e: Json) -> EdgeType:
         form.optional(form.count, e.get("card_max")),
         _annotations(e),
         _id(form.edge_id, e),
+        _aliases(form.edge_id, e),
     )
 
 
@@ -184,13 +190,17 @@ def _id(check: Callable[[Any], str], owner: Json) -> str:
     return check(owner["id"]) if owner.get("id") else ""
 
 
+def _aliases(check: Callable[[Any], str], owner: Json) -> tuple[str, ...]:
+    return tuple(check(i) for i in form.sequence(owner.get("aliases", ())))
+
+
 def _properties(owner: Json, kind: str) -> tuple[Property, ...]:
     properties = tuple(_property(p) for p in owner.get("properties", ()))
     for p in properties:
         if p.name in RESERVED_PROPERTIES or p.name in _COLUMNS[kind]:
             raise Malformed(f"the property {p.name} has the name of a column of the storage")
     _require_distinct("property", (p.name for p in properties))
-    _require_distinct("property id", (p.id for p in properties if p.id))
+    _require_distinct("property id", (i for p in properties for i in identifiers(p)))
     return properties
 
 
@@ -201,6 +211,7 @@ def _property(p: Json) -> Property:
         form.flag(p.get("nullable", False)),
         _annotations(p),
         _id(form.property_id, p),
+        _aliases(form.property_id, p),
     )
 
 

@@ -30,11 +30,27 @@ _ESCAPED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def render(schema: Schema) -> str:
     interfaces = {i.name: i for i in schema.interfaces}
     blocks = [
-        *(_block(f"interface {i.name}", [_property(p, ()) for p in i.properties]) for i in schema.interfaces),
+        *(_interface(i) for i in schema.interfaces),
         *(_node(n, interfaces) for n in schema.nodes),
         *(_edge(e) for e in schema.edges),
     ]
     return "\n\n".join(blocks) + ("\n" if blocks else "")
+
+
+def render_type(t: InterfaceType | NodeType | EdgeType, schema: Schema) -> str:
+    """One declaration of the schema."""
+    if isinstance(t, InterfaceType):
+        return _interface(t)
+    return _edge(t) if isinstance(t, EdgeType) else _node(t, {i.name: i for i in schema.interfaces})
+
+
+def render_property(p: Property, constraints: Iterable[Constraint] = ()) -> str:
+    """One property as its type declares it, with those of the type's constraints that stand behind it."""
+    return _property(p, _marks_of(p.name, constraints, set()))
+
+
+def _interface(i: InterfaceType) -> str:
+    return _block(f"interface {i.name}", [_property(p, ()) for p in i.properties])
 
 
 def _node(n: NodeType, interfaces: dict[str, InterfaceType]) -> str:

@@ -92,10 +92,13 @@ class UpdateTypeMetadata(TypeStep):
 
 @dataclass(frozen=True)
 class AddConstraint(TypeStep):
-    """Only indices can be added to an existing type: they promise nothing about the data."""
+    """Only indices can be added to an existing type: they promise nothing about the data.
+
+    A merge that restores a dropped property may restore its other constraints with it.
+    """
 
     kind = "add_constraint"
-    constraint: Literal["index"]
+    constraint: Literal["key", "unique", "index", "range", "check"]
     properties: tuple[str, ...]
 
     def __str__(self) -> str:

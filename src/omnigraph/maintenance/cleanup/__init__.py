@@ -5,7 +5,7 @@
 2. plan     per table folder: forks that nobody can read again, versions that the policy lets go and no floor holds,
             files that only those refer to, files that no version refers to and that are old (`plan`, `floors`,
             `orphans`), arrays of queries that were made from them (`caches`). A preview ends here: it is the plan
-3. execute  announce, look again, remove (`execute`)
+3. execute  announce, look again, remove (`execute`); on a full disk with the space that is kept for it (`space`)
 
 The manifest's own versions are collected as well, the oldest ones only, and never the newest days of them: a writer
 that is stopped inside its swap is refused through the versions that came since.
@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from omnigraph.commit.door import Door
@@ -41,6 +42,7 @@ from omnigraph.maintenance.cleanup.inflight import read_in_flight
 from omnigraph.maintenance.cleanup.orphans import staged, table_folders, table_of
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
 from omnigraph.maintenance.cleanup.policy import Policy, Rule, make_policy
+from omnigraph.maintenance.cleanup.space import with_space, without_largest
 from omnigraph.maintenance.together import together
 from omnigraph.pipeline.progress import Silent, Watcher
 from omnigraph.storage import leases
@@ -48,6 +50,7 @@ from omnigraph.storage.control import store_time_s
 from omnigraph.storage.layout import MANIFEST
 from omnigraph.storage.objects import all_exist
 from omnigraph.storage.records import Head
+from omnigraph.storage.reserve import is_full
 
 __all__ = ["CleanupPlan", "CleanupResult", "Policy", "Rule", "cleanup", "make_policy", "plan_cleanup"]
 
@@ -65,7 +68,10 @@ def cleanup(
     watcher: Watcher | None = None,
 ) -> CleanupResult:
     """Remove what the policy lets go, or what a saved plan names and may still go. A preview without `confirm`."""
-    return _Run(door, watcher or Silent()).run(policy, confirm=confirm, apply=apply, apply_name=apply_name)
+    run = partial(_Run(door, watcher or Silent()).run, policy, apply=apply, apply_name=apply_name)
+    if not confirm:
+        return run(confirm=False)
+    return with_space(door.manifest, lambda in_parts: run(confirm=True, in_parts=in_parts))
 
 
 def plan_cleanup(door: Door, policy: Policy, *, watcher: Watcher | None = None) -> CleanupResult:
@@ -79,8 +85,15 @@ class _Run:
     watcher: Watcher
 
     def run(
-        self, policy: Policy | None, *, confirm: bool, apply: Mapping[str, Any] | None, apply_name: str
+        self,
+        policy: Policy | None,
+        *,
+        confirm: bool,
+        apply: Mapping[str, Any] | None,
+        apply_name: str,
+        in_parts: bool = False,
     ) -> CleanupResult:
+        """`in_parts`: tables whose announcement does not fit on a full disk may be left out."""
         started = time.monotonic()
         location = self.door.manifest.location
         if confirm:
@@ -97,18 +110,30 @@ class _Run:
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
         if not confirm:
             return preview_of(plan, seconds=time.monotonic() - started, refused=refused)
-        announcement = execute.announce(location, plan)
-        try:
-            floors = self._look_again(execute.exclude(self.door.manifest))
-            in_flight = read_in_flight(self.door, floors)
-        except BaseException:
-            leases.withdraw(location, [announcement])
-            raise
-        revised, late = self._revised(plan, replace(facts, floors=floors, in_flight=in_flight))
+        plan, announcement, look = self._announced(plan, facts, in_parts=in_parts)
+        revised, late = self._revised(plan, replace(facts, floors=look.floors, in_flight=look.in_flight), look)
         remover = execute.Remover(self.door, self.watcher, FreshFloors(self.door, self._read))
         result = remover.run(revised, refused=[*refused, *(late if saved is not None else ())], started_s=started)
-        execute.tidy(location, floors, announcement, now_s=now_s)
+        execute.tidy(location, look.floors, announcement, now_s=now_s)
         return result
+
+    def _announced(
+        self, plan: CleanupPlan, facts: Facts, *, in_parts: bool
+    ) -> tuple[CleanupPlan, str, execute.SecondLook]:
+        """Announce and exclude: what is left of the plan, the announcement, and what was seen after both."""
+        while True:
+            announcements: list[str] = []
+            try:
+                announcements.append(execute.announce(self.door.manifest.location, plan))
+                floors = self._look_again(execute.exclude(self.door.manifest))
+                in_flight = read_in_flight(self.door, floors)
+                return plan, announcements[0], execute.second_look(self.door, facts.floors, floors, in_flight)
+            except BaseException as error:
+                leases.withdraw(self.door.manifest.location, announcements)
+                smaller = without_largest(plan) if in_parts and is_full(error) else None
+                if smaller is None:
+                    raise
+                plan = smaller
 
     def _now(self, *, confirm: bool) -> tuple[float, list[str]]:
         """The earlier of the store's time and this machine's. Who may only read gets a preview all the same."""
@@ -186,11 +211,11 @@ class _Run:
                 refused.append(Refused("", one.path, "in_use"))
         return replace(now, tables=tuple(tables), staging=staging, caches=caches, warnings=saved.warnings), refused
 
-    def _revised(self, plan: CleanupPlan, facts: Facts) -> tuple[CleanupPlan, list[Refused]]:
+    def _revised(self, plan: CleanupPlan, facts: Facts, look: execute.SecondLook) -> tuple[CleanupPlan, list[Refused]]:
         tables: list[TablePlan] = []
         refused: list[Refused] = []
         for table in plan.tables:
-            if execute.needs_second_look(table, facts.floors):
+            if look.doubts(table):
                 again = _planned(facts, table.path)
                 refused += execute.refusals(table, again, facts.floors, self._exists)
                 tables.append(execute.both(table, again))

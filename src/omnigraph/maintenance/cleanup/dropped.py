@@ -10,7 +10,7 @@ A cleanup of these table folders alone, with the same floors and the same exclus
 4. execute   announce, swap `refs` over one reading of all heads, read the floors, plan again what they hold by now,
              remove (`execute`)
 
-Keeps: what a branch, the commit it was made from, a merge base, a tag of Lance or a lease holds, and the history of the
+Keeps: what a branch, the commit it was made from, a merge base, a tag or a lease holds, and the history of the
 lines of other branches. Commits from before the drop can then no longer be read: VersionReclaimed.
 
 From 2 on nothing is raised but what ends the process: the schema has changed. What could not be removed is left to
@@ -103,7 +103,7 @@ def _remove(door: Door, drops: Drops) -> list[LeftForCleanup]:
     location = door.manifest.location
     now_s = earlier_time_s(location)
     roots = set(drops.roots.values())
-    floors = read_floors(door, now_s=now_s)
+    floors = before = read_floors(door, now_s=now_s)
     planned = {type_id: _plan(door, drops, type_id, floors, now_s) for type_id in drops.types}
     plan = CleanupPlan(location.uri, Policy(_KEEP_NEWEST), now_s, tuple(planned.values()))
     announcement = execute.announce(location, plan)
@@ -112,10 +112,10 @@ def _remove(door: Door, drops: Drops) -> list[LeftForCleanup]:
         require_settled(door)
         require_pins(door, floors, roots=roots)
         require_no_drift(door, floors, roots=roots)
+        look = execute.second_look(door, before, floors, read_in_flight(door, floors))
+        floors = look.floors
         revised = {
-            type_id: execute.both(table, _plan(door, drops, type_id, floors, now_s))
-            if execute.needs_second_look(table, floors)
-            else table
+            type_id: execute.both(table, _plan(door, drops, type_id, floors, now_s)) if look.doubts(table) else table
             for type_id, table in planned.items()
         }
         fresh = FreshFloors(door, lambda: read_floors(door, now_s=earlier_time_s(location)))

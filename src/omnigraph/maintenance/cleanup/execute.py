@@ -6,9 +6,12 @@
              or deleted meanwhile loses this swap, or this cleanup does and looks again. From here on a new branch can
              only stand on heads that this reading has seen, or on newer versions. Then refuse what has to be refused,
              as at the beginning, and see what is in flight (`inflight`)
-3. revise    what a floor holds by now, and everything that no published version ever needed, is planned again, and only
-             what both plans name goes: a writer that took its ticket since 2 sees the announcement, one that had it
-             is seen, one that was decided has its versions in place
+3. revise    a folder is planned again, and only what both plans name goes, if the first plan names something that a
+             floor holds by now or that no published version ever needed, or if an operation on the table is in flight,
+             or anything stands elsewhere in it than at the first plan: a new version may have adopted files that only
+             versions which go referred to. Heads are read once more for that, after leases and tickets: an operation
+             that has adopted files was seen by its lease or its ticket, or is in these heads. A writer that took its
+             ticket, or its lease, since 2 sees the announcement
 4. remove    forks first; then versions, oldest first, each line's before the files that only they referred to; then
              staged files and arrays of queries
 5. withdraw  the announcement
@@ -35,8 +38,9 @@ from omnigraph.commit.door import Door
 from omnigraph.errors import OmnigraphError, StaleView, StorageError, WriterBusy
 from omnigraph.maintenance.cleanup import sightings
 from omnigraph.maintenance.cleanup.document import CleanupResult, ForkResult, Refused, StagedResult, TableResult
-from omnigraph.maintenance.cleanup.floors import Floors
-from omnigraph.maintenance.cleanup.orphans import Staged
+from omnigraph.maintenance.cleanup.floors import Floors, table_folder_of
+from omnigraph.maintenance.cleanup.inflight import InFlight
+from omnigraph.maintenance.cleanup.orphans import Staged, table_of
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFile, GoingFork, TablePlan
 from omnigraph.maintenance.together import together
 from omnigraph.pipeline.progress import Watcher
@@ -45,6 +49,7 @@ from omnigraph.storage.control import forget_probes
 from omnigraph.storage.layout import MANIFEST, Location
 from omnigraph.storage.manifest import REFS, Manifest, SwapLost
 from omnigraph.storage.records import Head
+from omnigraph.storage.references import version_number
 from omnigraph.storage.removal import remove, remove_folders, secure_removal
 
 EXCLUDE_MOST_S = 60.0
@@ -64,7 +69,10 @@ def announce(location: Location, plan: CleanupPlan) -> str:
         if named:
             files[table.path] = named
         others = sorted({f.path for f in table.files} - set(named))
-        others += [f.path for fork in table.forks for f in fork.files]
+        for fork in table.forks:
+            others += [f.path for f in fork.files]
+            numbers = (version_number(f.path) for f in fork.files)
+            versions[fork.path] = frozenset(n for n in numbers if n is not None)
         others += [v.path for v in table.versions if table.whole is not None]
         if others:
             unreferenced[table.path] = others
@@ -95,9 +103,39 @@ def exclude(manifest: Manifest) -> dict[str, Head]:
 # ---- revise ----------------------------------------------------------------------------------------------------------
 
 
-def needs_second_look(table: TablePlan, floors: Floors) -> bool:
-    """Whether a floor may hold by now, or an operation in flight need, something that this plan would remove."""
-    return table.may_be_in_flight or _is_held(table, floors)
+@dataclass(frozen=True)
+class SecondLook:
+    """What is seen after the announcement. `moved` are table folders in which something stands elsewhere than when they
+    were planned.
+    """
+
+    floors: Floors
+    in_flight: InFlight
+    moved: frozenset[str]
+
+    def doubts(self, table: TablePlan) -> bool:
+        """Whether this plan may name something that is needed by now."""
+        is_written = table.path != MANIFEST and self.in_flight.writes(table_of(table.path))
+        return table.may_be_in_flight or is_written or table.path in self.moved or _is_held(table, self.floors)
+
+
+def second_look(door: Door, planned: Floors, floors: Floors, in_flight: InFlight) -> SecondLook:
+    """`planned` are the floors of the first plan; `floors`, and then `in_flight`, were read after the announcement."""
+    # An operation that was stopped for longer than its lease lasts may still publish: its ticket counts, and so does
+    # the lease on what it has adopted files from. Of a process that is gone only finished effects can be published.
+    stopped = [
+        lease
+        for lease in floors.over
+        if not owner.is_gone(lease.owner)
+        and any(in_flight.writes(table_of(table_folder_of(line))) for line in lease.pins)
+    ]
+    floors = floors.holding(stopped)
+    moved = {table_folder_of(line) for line, _ in floors.reasons.keys() ^ planned.reasons.keys()}
+    heads = door.manifest.heads()
+    for branch in heads.keys() | planned.heads.keys():
+        before, now = (of[branch].pins.items() if branch in of else () for of in (planned.heads, heads))
+        moved |= {pin.root for _, pin in set(before) ^ set(now) if pin is not None}
+    return SecondLook(floors, in_flight, frozenset(moved))
 
 
 def _is_held(table: TablePlan, floors: Floors) -> bool:

@@ -3,8 +3,10 @@
 * branch      pinned by the head of a live branch. On a line that the branch owns every version above the pin as well:
               writers are at work there, and whoever looks for a line's newest version counts upwards from its pin
 * base        pinned by the commit that a live branch was made from
-* merge_base  pinned by a commit that two live branches have in common last: a merge compares both with it
-* tag         named by a tag of Lance
+* merge_base  pinned by a commit that two live branches have in common last, or two such bases of theirs: a merge
+              compares with it
+* tag         pinned by the commit that a tag of the graph names
+* lance_tag   named by a tag of Lance, which is about one version of one table (`plan`)
 * lease       needed by a reader that is running, or may be
 
 All of it is read from one version of the manifest and from what lies in the store, and is read a second time, after
@@ -13,8 +15,8 @@ cleanup has announced itself, before anything is removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +32,7 @@ from omnigraph.storage import lancefs
 from omnigraph.storage.layout import RECOVERY
 from omnigraph.storage.leases import Lease, leases
 from omnigraph.storage.records import MAIN, Head, Pin, apply_delta
+from omnigraph.storage.tags import read_tags
 
 Place = tuple[str, int]
 """A version: the path of its line, relative to the graph, and its number."""
@@ -50,7 +53,7 @@ class Floors:
     """Leases that hold nothing any more."""
 
     drops: dict[str, Any] = field(default_factory=dict, compare=False)
-    """What `orphans` has found out about ended types, by type id."""
+    """What `orphans` has found out about ended types, by type id, and about resets."""
 
     @cached_property
     def incarnations(self) -> dict[str, str]:
@@ -61,6 +64,14 @@ class Floors:
         published = self.owned.get(line)
         above = ("at_or_above_a_pin",) if published is not None and version > published else ()
         return (*self.reasons.get((line, version), ()), *above)
+
+    def holding(self, more: Collection[Lease]) -> Floors:
+        """The same floors with these leases, which were taken to be over, counted as well."""
+        reasons = dict(self.reasons)
+        for lease in more:
+            reasons |= {place: (*reasons.get(place, ()), f"lease:{lease.id}") for place in _places(lease)}
+        over = tuple(lease for lease in self.over if lease not in more)
+        return replace(self, reasons=reasons, leases=(*self.leases, *more), over=over)
 
     def is_read(self, folder: str) -> bool:
         """Whether anything live stands on this table folder, or on this one fork of it."""
@@ -90,7 +101,10 @@ def read_floors(door: Door, *, now_s: float, heads: Mapping[str, Head] | None = 
     reasons: dict[Place, dict[str, None]] = {}
     owned: dict[str, int] = {}
     shared = merge_bases(manifest, heads)
-    of_commit = manifest.pins_of_commits({*shared, *(head.base for head in heads.values() if head.base is not None)})
+    # Tags may be newer than the heads: one that was set since has seen the announcement (`branch/tags.py`).
+    tags = read_tags(manifest)
+    bases = {head.base for head in heads.values() if head.base is not None}
+    of_commit = manifest.pins_of_commits({*shared, *bases, *(tag.commit for tag in tags.values())})
     pins = {
         branch: apply_delta({} if head.base is None else of_commit[head.base], head.pins)
         for branch, head in heads.items()
@@ -104,11 +118,12 @@ def read_floors(door: Door, *, now_s: float, heads: Mapping[str, Head] | None = 
             _add(reasons, of_commit[head.base].values(), f"base:{branch}")
     for commit, pair in shared.items():
         _add(reasons, of_commit[commit].values(), f"merge_base:{pair[0]},{pair[1]}")
+    for name, tag in tags.items():
+        _add(reasons, of_commit[tag.commit].values(), f"tag:{name}")
     live, over = _leases(door, now_s)
     for lease in live:
-        for line, versions in lease.pins.items():
-            for version in versions:
-                reasons.setdefault((line, version), {})[f"lease:{lease.id}"] = None
+        for place in _places(lease):
+            reasons.setdefault(place, {})[f"lease:{lease.id}"] = None
     return Floors(
         heads=heads,
         pins=pins,
@@ -133,6 +148,15 @@ class FreshFloors:
         if self._known is None or self._known[0] != state:
             self._known = (state, self._read())
         return self._known[1]
+
+
+def table_folder_of(line: str) -> str:
+    """The table folder that a line, or something below it, lies in."""
+    return "/".join(line.split("/")[:2])
+
+
+def _places(lease: Lease) -> Iterator[Place]:
+    return ((line, version) for line, versions in lease.pins.items() for version in versions)
 
 
 def _add(reasons: dict[Place, dict[str, None]], pins: Iterable[Pin], why: str) -> None:

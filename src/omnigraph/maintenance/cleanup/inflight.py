@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.commit.door import Door
-from omnigraph.maintenance.cleanup.floors import Floors
+from omnigraph.maintenance.cleanup.floors import Floors, table_folder_of
 from omnigraph.maintenance.cleanup.orphans import table_of
 from omnigraph.maintenance.recover import undecided
 
@@ -37,7 +37,7 @@ class InFlight:
 def read_in_flight(door: Door, floors: Floors) -> InFlight:
     """What is in flight now. `floors` hold the leases that count; they were read before, after the announcement."""
     leased = {line for lease in floors.leases if lease.prepares for line in lease.pins}
-    tables = {table_of("/".join(line.split("/")[:2])) for line in leased}
+    tables = {table_of(table_folder_of(line)) for line in leased}
     tickets = [ticket for _, ticket, _ in undecided(door)]
     return InFlight(
         tables=frozenset(tables).union(*(ticket.tables for ticket in tickets)),

@@ -4,18 +4,28 @@ A branch's history is, per incarnation, everything up to some epoch: its own up 
 made from up to the commit it started from, and what was merged. What two histories share of one incarnation ends at the
 lower of their two epochs. So of every incarnation all ends are kept but the highest: a few too many do no harm. That
 takes as long as there are branches, and not as long as there are pairs of them.
+
+After merges in both directions (criss-cross) two branches may have several bases, none of them part of another's
+history. A merge then compares with a merge of these, which takes their own bases, and so on: the closure is kept. Two
+branches have several bases only if each has a merge in its history that the other lacks, and only such pairs are
+looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Set
+from itertools import combinations
 
 from omnigraph.storage import lancefs
+from omnigraph.storage.incarnations import start_of
 from omnigraph.storage.manifest import Manifest, quote
 from omnigraph.storage.records import Head, Record
 
 End = tuple[int, str]
 """The newest epoch of an incarnation that is part of a history, and its commit."""
+Place = tuple[str, int, str]
+"""A commit with its incarnation and epoch: (incarnation, epoch, commit)."""
 
 
 def merge_bases(manifest: Manifest, heads: Mapping[str, Head]) -> dict[str, tuple[str, str]]:
@@ -24,14 +34,33 @@ def merge_bases(manifest: Manifest, heads: Mapping[str, Head]) -> dict[str, tupl
         return {}
     histories = _Histories(manifest, heads)
     ends: dict[str, dict[End, list[str]]] = {}
-    for branch in sorted(heads):
-        for incarnation, end in histories.of(heads[branch]).items():
+    clocks = {branch: histories.of(head) for branch, head in sorted(heads.items())}
+    for branch, clock in clocks.items():
+        for incarnation, end in clock.items():
             ends.setdefault(incarnation, {}).setdefault(end, []).append(branch)
     found: dict[str, tuple[str, str]] = {}
     for branches in ends.values():
         for commit, pair in _shared(branches):
             found.setdefault(commit, pair)
+    for commit, pair in _criss_crosses(histories, clocks):
+        found.setdefault(commit, pair)
     return found
+
+
+def _criss_crosses(
+    histories: _Histories, clocks: Mapping[str, Mapping[str, End]]
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Of every two branches with several bases: these, the bases of these, and so on."""
+    merges = {branch: found for branch, clock in clocks.items() if (found := histories.merge_counts(clock))}
+    for one, other in combinations(merges, 2):
+        if _exceeds(merges[one], merges[other]) and _exceeds(merges[other], merges[one]):
+            bases = histories.bases(clocks[one], clocks[other])
+            if len(bases) > 1:
+                yield from ((commit, (one, other)) for commit in histories.closure(bases))
+
+
+def _exceeds(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    return any(count > other.get(incarnation, 0) for incarnation, count in one.items())
 
 
 def _shared(branches: Mapping[End, list[str]]) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -54,16 +83,23 @@ class _Histories:
         self._merges: dict[str, list[Record]] = {}
         for record in _merges(manifest, heads.values()):
             self._merges.setdefault(record.incarnation, []).append(record)
-        named = {head.base for head in heads.values() if head.base is not None}
+        self._epochs = {incarnation: sorted({r.epoch for r in found}) for incarnation, found in self._merges.items()}
+        self._clocks: dict[str, dict[str, End]] = {}
+        starts = {head.incarnation: head.base or head.reset_to for head in heads.values()}
+        named = {commit for commit in starts.values() if commit is not None}
         named |= {r.merged_parent for found in self._merges.values() for r in found if r.merged_parent is not None}
         self._records = manifest.records_of(named)
-        self._starts: dict[str, tuple[str, int, str] | None] = {
-            head.incarnation: self._place(head.base) for head in heads.values() if head.base is not None
+        self._starts: dict[str, Place | None] = {
+            incarnation: self._place(commit) for incarnation, commit in starts.items() if commit is not None
         }
 
     def of(self, head: Head) -> dict[str, End]:
+        """The history of a head: per incarnation the newest epoch that is part of it."""
+        return self._before((head.incarnation, head.epoch, head.commit))
+
+    def _before(self, newest: Place) -> dict[str, End]:
         reached: dict[str, End] = {}
-        todo = [(head.incarnation, head.epoch, head.commit)]
+        todo = [newest]
         while todo:
             incarnation, epoch, commit = todo.pop()
             before = reached.get(incarnation, (-1, ""))[0]
@@ -78,25 +114,50 @@ class _Histories:
                     todo.append(self._place(record.merged_parent))
         return reached
 
-    def _place(self, commit: str) -> tuple[str, int, str]:
+    def merge_counts(self, clock: Mapping[str, End]) -> dict[str, int]:
+        """How many merges of each incarnation are part of a history."""
+        counts = {i: bisect_right(self._epochs[i], clock[i][0]) for i in self._epochs.keys() & clock.keys()}
+        return {incarnation: count for incarnation, count in counts.items() if count}
+
+    def bases(self, one: Mapping[str, End], other: Mapping[str, End]) -> set[str]:
+        """The newest commits that two histories share: those that are not part of the history of another one."""
+        shared = {min(one[incarnation], other[incarnation])[1] for incarnation in one.keys() & other.keys()}
+        if len(shared) < 2:
+            return shared
+        return {c for c in shared if not any(c != d and self._is_in(c, self._clock(d)) for d in shared)}
+
+    def closure(self, commits: Set[str]) -> set[str]:
+        """These commits, the bases of every two of them, and so on."""
+        known = set(commits)
+        todo = list(combinations(sorted(known), 2))
+        while todo:
+            one, other = todo.pop()
+            fresh = self.bases(self._clock(one), self._clock(other)) - known
+            todo += [*((new, old) for new in fresh for old in known), *combinations(sorted(fresh), 2)]
+            known |= fresh
+        return known
+
+    def _clock(self, commit: str) -> dict[str, End]:
+        if commit not in self._clocks:
+            self._clocks[commit] = self._before(self._place(commit))
+        return self._clocks[commit]
+
+    def _is_in(self, commit: str, clock: Mapping[str, End]) -> bool:
+        incarnation, epoch, _ = self._place(commit)
+        return epoch <= clock.get(incarnation, (-1, ""))[0]
+
+    def _place(self, commit: str) -> Place:
         record = self._records.get(commit)
         if record is None:
             record = self._records[commit] = self._manifest.record(commit)
         return record.incarnation, record.epoch, commit
 
-    def _start(self, incarnation: str) -> tuple[str, int, str] | None:
+    def _start(self, incarnation: str) -> Place | None:
         """The commit, of another branch, that an incarnation was made from. Of a live branch its head names it."""
         if incarnation not in self._starts:
-            self._starts[incarnation] = self._first_parent(incarnation)
+            start = start_of(self._manifest, incarnation)
+            self._starts[incarnation] = None if start is None else (start.incarnation, start.epoch, str(start.commit))
         return self._starts[incarnation]
-
-    def _first_parent(self, incarnation: str) -> tuple[str, int, str] | None:
-        for first in self._manifest.records(incarnation, 0, 1):
-            if first.parent is not None:
-                place = self._place(first.parent)
-                if place[0] != incarnation:
-                    return place
-        return None
 
 
 def _merges(manifest: Manifest, heads: Iterable[Head]) -> Iterator[Record]:

@@ -2,7 +2,8 @@
 
 A fork belongs to the branch whose incarnation its name begins with.
 
-* branch_gone      there is no such branch any more: what is written there can never be published
+* branch_gone      there is no such branch any more: what is written there can never be published. What a live branch
+                   has left by a reset goes as long after it as the policy keeps things of that branch
 * never_published  the branch has a fork of its own for this table, and it is another one: a first write that lost
 * dropped_type     the branch has dropped the type, as long ago as the policy keeps things
 * abandoned        anything else that nobody refers to may belong to a first write that is still being prepared. It
@@ -28,6 +29,7 @@ from omnigraph.errors import SymlinkInGraph
 from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.policy import Policy
 from omnigraph.storage import lancefs, listing, nofollow
+from omnigraph.storage.incarnations import resets
 from omnigraph.storage.layout import STAGING, TABLE_FOLDERS, TABLE_NAME, Location
 from omnigraph.storage.listing import StoredFile, folders, listed
 from omnigraph.storage.manifest import Manifest, quote
@@ -39,9 +41,13 @@ NEVER_PUBLISHED = frozenset({"never_published", "abandoned"})
 """Why forks and folders go that no commit ever named: an operation that is at work may have just made one."""
 
 
+_RESETS = "resets"
+"""Where `Floors.drops`, which is by type id, holds the records of resets by the incarnation that they replaced."""
+
+
 @dataclass(frozen=True)
 class Drop:
-    """The commit that ended a type's table."""
+    """The commit that ended a type's table, or an incarnation of a branch."""
 
     record: Record
     commits_since: int | None
@@ -62,7 +68,11 @@ def fork_goes(
         return None
     branch = floors.incarnations.get(fork.partition("-")[0])
     if branch is None:
-        return "branch_gone"
+        return (
+            None
+            if _is_kept_after_reset(door.manifest, fork.partition("-")[0], floors, policy, now_s)
+            else "branch_gone"
+        )
     head, table = floors.heads[branch], table_of(folder.path)
     pin = floors.pins[branch].get(table)
     if pin is not None and pin.owned_by(head.incarnation, is_main=head.is_main) and pin.fork is not None:
@@ -72,6 +82,18 @@ def fork_goes(
         return "dropped_type" if own and _long_enough(own[0], policy, now_s) else None
     changed_s = max((f.modified_s for f in _of_line(folder, line)), default=None)
     return "abandoned" if changed_s is None or now_s - changed_s >= policy.orphans_older_than_s else None
+
+
+def _is_kept_after_reset(manifest: Manifest, incarnation: str, floors: Floors, policy: Policy, now_s: float) -> bool:
+    """Whether a live branch has left this incarnation by a reset, and not long enough ago."""
+    replaced = floors.drops.get(_RESETS)
+    if replaced is None:
+        records = resets(manifest)
+        replaced = floors.drops[_RESETS] = {str((r.summary or {}).get("replaced")): r for r in records}
+    record = replaced.get(incarnation)
+    if record is None or record.branch not in floors.heads:
+        return False
+    return not _long_enough(Drop(record, _commits_since(record, floors)), policy, now_s)
 
 
 def _of_line(folder: Folder, line: Line) -> Iterator[Any]:

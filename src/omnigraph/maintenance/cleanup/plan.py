@@ -217,7 +217,7 @@ def _of_line(
         superseded_s = file.modified_s
         if not rule.lets_go(rank=rank, superseded_s_ago=ago_s):
             continue
-        because = (*facts.floors.why(where, version), *(f"tag:{t}" for t in tags.get((line.path, version), ())))
+        because = (*facts.floors.why(where, version), *(f"lance_tag:{t}" for t in tags.get((line.path, version), ())))
         if because:
             yield Kept(where, version, because)
         else:
@@ -293,7 +293,7 @@ def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
         return TablePlan(key, folder.path)
     if folder.tags:
         kept = tuple(
-            Kept(f"{folder.path}/{line}".rstrip("/"), number, tuple(f"tag:{tag}" for tag in named))
+            Kept(f"{folder.path}/{line}".rstrip("/"), number, tuple(f"lance_tag:{tag}" for tag in named))
             for (line, number), named in sorted(tags.items())
         )
         return TablePlan(key, folder.path, kept=kept)

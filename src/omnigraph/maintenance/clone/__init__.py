@@ -46,14 +46,14 @@ from omnigraph.maintenance.clone.transfer import Transfer
 from omnigraph.maintenance.verify import VerifyOptions, VerifyResult, verify
 from omnigraph.maintenance.verify.scope import StillManifest
 from omnigraph.pipeline.engine import Engines
-from omnigraph.pipeline.leased import TRIES_MOST, leased
+from omnigraph.pipeline.leased import TRIES_MAX, leased
 from omnigraph.pipeline.progress import Silent, Watcher
-from omnigraph.storage import clonemark, conditional, durable, leases, nofollow
+from omnigraph.storage import clonemark, conditional, durable, leases, nofollow, reserve
 from omnigraph.storage.checksums import Packed, merge, pack
 from omnigraph.storage.create import graph_exists, manifest_with_checksums
 from omnigraph.storage.layout import CLEANUP, CLONE, MANIFEST, Location, locate
 from omnigraph.storage.listing import children
-from omnigraph.storage.manifest import FORMAT, Manifest
+from omnigraph.storage.manifest import FORMAT, FORMAT_MAX, Manifest
 from omnigraph.storage.rebase import read_version
 from omnigraph.storage.records import MAIN
 
@@ -175,7 +175,7 @@ class _Run:
 
     def _leased_history(self, stack: ExitStack) -> tuple[int, bytes, CopyPlan, int]:
         """One version of the manifest with its bytes, and what it stands on, which stays until the stack is left."""
-        for turn in range(1, TRIES_MOST + 1):
+        for turn in range(1, TRIES_MAX + 1):
             manifest = StillManifest(self.source)
             version = int(manifest.table().version)
             stored = read_version(self.source, _version_path(version))
@@ -184,7 +184,7 @@ class _Run:
             try:
                 self._lease(stack, list(pins_of(tables, highest)))
             except VersionReclaimed:
-                if turn == TRIES_MOST:
+                if turn == TRIES_MAX:
                     raise
                 continue  # a cleanup is removing what was there a moment ago
             if stored is not None:
@@ -227,6 +227,7 @@ class _Run:
     def _result(
         self, depth: Depth, plan: CopyPlan, copied: Copied, *, tables: int, snapshot: Snapshot | None = None
     ) -> CloneResult:
+        reserve.keep(self.target)
         verified: VerifyResult | None = None
         if depth != "none":
             door, options = Door(Manifest(self.target)), VerifyOptions(quick=depth == "quick", full=depth == "full")
@@ -261,8 +262,8 @@ def _require_apart(source: Location, target: Location) -> None:
 
 def _require_clonable(source: Location) -> None:
     found = Manifest(source).format()
-    if found > FORMAT:
-        raise NewerFormat(found=found, known=FORMAT)
+    if found > FORMAT_MAX:
+        raise NewerFormat(found=found, known=FORMAT_MAX)
     if found < FORMAT:
         hint = "Write to the graph once, which brings it to the newest format; or copy the folder and relocate it."
         raise NotAvailable(feature=f"a clone of a graph of format {found}", hint=hint)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from omnigraph.commit.actor import checked_actor
-from omnigraph.commit.publish import new_commit_id
 from omnigraph.maintenance.clone.plan import CopiedFile
 from omnigraph.maintenance.verify.history import check_manifest
 from omnigraph.maintenance.verify.scope import StillManifest
@@ -18,6 +17,7 @@ from omnigraph.storage.create import publish_manifest
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest import Manifest, fresh_incarnation
 from omnigraph.storage.records import MAIN, Head, Record
+from omnigraph.storage.ulids import new_ulid
 
 if TYPE_CHECKING:
     from omnigraph.snapshot import Snapshot
@@ -36,7 +36,7 @@ def publish_state(target: Location, snapshot: Snapshot, *, actor: str | None, ch
     measured = (p if p.rows is not None else view.tables.measured(p) for p in view.pins.values())
     pins = {pin.table: replace(pin, fork=None) for pin in measured}
     schema_id = f"s{secrets.token_hex(8)}"
-    incarnation, commit = fresh_incarnation(), new_commit_id()
+    incarnation, commit = fresh_incarnation(), new_ulid()
     record = Record(
         branch=MAIN,
         incarnation=incarnation,

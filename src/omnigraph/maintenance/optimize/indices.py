@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError
 from omnigraph.index.build import (
-    VECTORS_LEAST,
+    VECTORS_MIN,
     directed_vectors,
     outgrown,
     partitions,
@@ -133,12 +133,12 @@ def _rebuilt(
 def _vectors_in(table: LanceDataset, column: str) -> int | str:
     """How many vectors there are to build an index from; or, in words, why they are too few."""
     vectors = int(table.count_rows(f"{name_of(column)} IS NOT NULL"))
-    if vectors < VECTORS_LEAST:
-        return "no vectors yet" if not vectors else f"{vectors} vectors of at least {VECTORS_LEAST}"
-    directed = directed_vectors(table, column, most=VECTORS_LEAST)
-    if directed < VECTORS_LEAST:
+    if vectors < VECTORS_MIN:
+        return "no vectors yet" if not vectors else f"{vectors} vectors of at least {VECTORS_MIN}"
+    directed = directed_vectors(table, column, most=VECTORS_MIN)
+    if directed < VECTORS_MIN:
         told = "all of its vectors are zero" if not directed else f"{directed} vectors that are not zero"
-        return f"{told}; it takes {VECTORS_LEAST} that have a direction"
+        return f"{told}; it takes {VECTORS_MIN} that have a direction"
     return vectors
 
 

@@ -22,7 +22,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from omnigraph.commit import owner
-from omnigraph.commit.door import Door, write_timeout_s
+from omnigraph.commit.backoff import write_timeout_s
+from omnigraph.commit.door import Door
 from omnigraph.commit.migrate import require_current
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.commit.stage import View
@@ -46,12 +47,12 @@ from omnigraph.maintenance.optimize.publish import Done, PublishOptimized
 from omnigraph.maintenance.recover import pending, recover
 from omnigraph.pipeline.engine import Engines
 from omnigraph.results import CommitInfo
-from omnigraph.storage import facts, leases
+from omnigraph.storage import facts, leases, reserve
 from omnigraph.storage.indices import built_indices
 from omnigraph.storage.sidecars import blob_bytes
 
 ACTOR = "omnigraph:optimize"
-ROUNDS_MOST = 3
+ROUNDS_MAX = 3
 COMMITS_FAILED = "the store failed at each try to commit it; the published state is untouched"
 
 
@@ -84,13 +85,15 @@ class Optimize:
             recover(self._door, wait_s=write_timeout_s())
         view, work = self._planned(options) if given is None else self._applied(given, options)
         again, rounds = self._round(view, work, deadline), 1
-        while again and given is None and rounds < ROUNDS_MOST and (deadline is None or time.monotonic() < deadline):
+        while again and given is None and rounds < ROUNDS_MAX and (deadline is None or time.monotonic() < deadline):
             view, work = self._planned_again(again, options)
             again, rounds = self._round(view, work, deadline), rounds + 1
         self._lost(again, CHANGED_MEANWHILE if given is None else CHANGED_SINCE_PLAN)
+        manifest_row = self._manifest_row(began)
+        reserve.keep(self._door.manifest.location)
         return OptimizeResult(
             branch=self._branch,
-            tables=(*self._results.values(), self._manifest_row(began)),
+            tables=(*self._results.values(), manifest_row),
             commit=self._commits[-1] if self._commits else None,
             commits=tuple(self._commits),
             engine=self._used,

@@ -24,7 +24,7 @@ from omnigraph.storage.records import Pin
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-TRIES_MOST = 3
+TRIES_MAX = 3
 _STORE = re.compile(r"LanceError\(IO\)|not found:|no such file|os error|object at location|input/output", re.IGNORECASE)
 """What Lance says when a file can't be had, in contrast to rows that it can't build an index from."""
 
@@ -113,11 +113,11 @@ def _centroids(task: Mapping[str, Any]) -> np.ndarray | None:
 
 
 def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[str, Any]) -> dict[str, Any]:
-    for turn in range(1, TRIES_MOST + 1):
+    for turn in range(1, TRIES_MAX + 1):
         try:
             return work(task)
         except StorageError as error:
-            if turn == TRIES_MOST:
+            if turn == TRIES_MAX:
                 told, by_store = str(error.fields.get("detail")), bool(_STORE.search(str(error)))
                 return {"failed": str(error), "reason": f"Lance can't build it: {told}", "by_store": by_store}
             time.sleep(0.2 * turn)

@@ -19,7 +19,16 @@ from omnigraph.maintenance.verify.files import BOOKKEEPING
 from omnigraph.maintenance.verify.findings import FOREIGN, Finding, found
 from omnigraph.maintenance.verify.reading import reading
 from omnigraph.storage import lancefs
-from omnigraph.storage.layout import LAYOUT_NAMES, MANIFEST, RECOVERY, STAGING, TABLE_FOLDERS, TABLE_NAME, Location
+from omnigraph.storage.layout import (
+    LAYOUT_FOLDERS,
+    MANIFEST,
+    RECOVERY,
+    RESERVE,
+    STAGING,
+    TABLE_FOLDERS,
+    TABLE_NAME,
+    Location,
+)
 from omnigraph.storage.listing import StoredFile, children, folders, listed
 from omnigraph.storage.manifest import FORMAT
 from omnigraph.storage.objects import ControlObjects
@@ -62,7 +71,7 @@ def check_lost(door: Door, heads: Mapping[str, Head]) -> Iterator[Finding]:
 def _is_lost(door: Door, head: Head, epoch: int) -> bool:
     if Tickets(ControlObjects(door.manifest.location)).holder(head.incarnation, epoch) is not None:
         return False
-    now = door.manifest.heads().get(head.branch)
+    now = door.manifest.find(head.branch)
     return now is not None and now.incarnation == head.incarnation and now.epoch < epoch
 
 
@@ -97,7 +106,7 @@ def _views(door: Door, heads: Iterable[str]) -> Iterator[View]:
 
 def _seen(door: Door, branch: str) -> View | None:
     """The branch's newest state, as far as the manifest can be read; None if it is gone."""
-    head = door.manifest.heads().get(branch)
+    head = door.manifest.find(branch)
     if head is None:
         return None
     try:
@@ -165,7 +174,8 @@ def check_foreign(location: Location, *, old_s: float) -> Iterator[Finding]:
     In the folders where Lance and the store keep files of their own, once it is old.
     """
     files, names = children(location, "")
-    foreign = [*files, *(f"{name}/" for name in names if name not in LAYOUT_NAMES)]
+    foreign = [name for name in files if name != RESERVE or not location.is_local]
+    foreign += [f"{name}/" for name in names if name not in LAYOUT_FOLDERS]
     for folder in TABLE_FOLDERS.values():
         foreign += [f"{folder}/{name}" for name in children(location, folder)[0]]
     for folder, strange in ((MANIFEST, _beside_lance), (RECOVERY, _no_control)):

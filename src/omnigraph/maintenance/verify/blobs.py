@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,12 @@ import pyarrow as pa
 from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.verify.findings import Finding
-from omnigraph.maintenance.verify.scope import Line, line_json, line_of, place_of
+from omnigraph.maintenance.verify.scope import Depth, Line, line_json, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, tried
 from omnigraph.storage.blobs import ALONE, PACKED, is_elsewhere
 from omnigraph.storage.layout import Location
 from omnigraph.storage.listing import listed
 
-Depth = Literal["none", "some", "all"]
 SAMPLE_BLOBS = 16
 READ_ROWS = 16
 

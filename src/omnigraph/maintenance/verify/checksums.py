@@ -2,13 +2,15 @@
 
 1. collect   the driver has every record and every row of checksums (`storage/checksums.py`)
 2. choose    of each version that is looked at: its own file, before Lance opens it (files.py), and its deletion files,
-             which are small; with `full` its data files, blobs and index files as well. Each file once, however many
+             which are small; its data files, blobs and index files as well, with `full` of all versions, with `quick`
+             of none, otherwise of the smallest ones, up to SMALL_BYTES_MAX together. Each file once, however many
              branches have it
 3. compare   tasks read files, a bounded number of bytes each, a chunk at a time
 
-A file without a record is counted as `unchecked`. One that is not there is told by the files task. A table whose data
-is damaged is not read further: what its rows and indices would say is not what was written, and damaged bytes make
-Lance fail in any way.
+A file without a record is counted as `unchecked`, and only its footer is looked at. One that is not there is told by
+the files task. A table whose data is damaged is not read further: what its rows and indices would say is not what was
+written, and damaged bytes make Lance fail in any way. Versions of which files were not compared are read with more care
+(isolated.py).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -25,16 +28,20 @@ import numpy as np
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.verify.findings import AUTHORITY, INDEX, Finding, found
 from omnigraph.maintenance.verify.reading import read
-from omnigraph.maintenance.verify.scope import Line, place_of
+from omnigraph.maintenance.verify.scope import Depth, Line, place_of
 from omnigraph.maintenance.verify.tables import finding_json
 from omnigraph.storage import durable
 from omnigraph.storage.checksums import ENTRY_BYTES, KEY_BYTES, crc_of, key_of
 from omnigraph.storage.deletions import require_whole
+from omnigraph.storage.footers import require_footer
 from omnigraph.storage.layout import MANIFEST, Location
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.objects import open_store
 
 TASK_BYTES_MAX = 256 << 20
+SMALL_BYTES_MAX = 64 << 20
+"""What is compared takes a fraction of the time in which a child process begins."""
+LANCE = ".lance"
 DELETION, DATA, BLOB = "deletion file", "data file", "blob"
 
 
@@ -75,11 +82,14 @@ NO_CHECKSUMS = Checksums.of(())
 
 @dataclass(frozen=True)
 class Chosen:
-    """The tasks, and how many files they compare and how many have nothing to be compared with."""
+    """The tasks, and how many files they compare and how many have nothing to be compared with. `complete` are the
+    versions (`Line.at`) of which every file is compared.
+    """
 
     tasks: list[dict[str, Any]]
     checked: int
     unchecked: int
+    complete: frozenset[str]
 
 
 def checksum_tasks(
@@ -88,23 +98,27 @@ def checksum_tasks(
     facts: Mapping[str, Any],
     checksums: Checksums,
     *,
-    full: bool,
+    depth: Depth,
 ) -> Chosen:
     tasks: list[dict[str, Any]] = []
     checked = unchecked = 0
     seen: set[str] = set()
+    whole = _smallest(lines, facts, size_max_bytes={"none": -1, "some": SMALL_BYTES_MAX, "all": 1 << 63}[depth])
+    unsummed: set[str] = set()
     for line in lines:
         files: list[list[Any]] = []
         size_bytes = 0
         for name, size, what in facts.get(line.at, {}).get("files", ()):
             path = f"{line.pin.root}/{name}"
-            if path in seen or (what != DELETION and not full):
+            if path in seen or (what != DELETION and line.at not in whole):
                 continue
             seen.add(path)
             expected = checksums.expected(path)
+            if not expected:
+                unsummed.add(path)
             checked += bool(expected)
             unchecked += not expected
-            if not expected and what != DELETION:
+            if not expected and what != DELETION and not (place["local"] and name.endswith(LANCE)):
                 continue
             if files and size_bytes + size > TASK_BYTES_MAX:
                 tasks.append(_task(place, line, files, size_bytes))
@@ -113,7 +127,22 @@ def checksum_tasks(
             size_bytes += size
         if files:
             tasks.append(_task(place, line, files, size_bytes))
-    return Chosen(tasks, checked, unchecked)
+    complete = frozenset(
+        line.at for line in lines if line.at in whole and unsummed.isdisjoint(_paths(line, facts)) and line.at in facts
+    )
+    return Chosen(tasks, checked, unchecked, complete)
+
+
+def _paths(line: Line, facts: Mapping[str, Any]) -> Iterator[str]:
+    return (f"{line.pin.root}/{name}" for name, _, _ in facts.get(line.at, {}).get("files", ()))
+
+
+def _smallest(lines: Sequence[Line], facts: Mapping[str, Any], *, size_max_bytes: int) -> set[str]:
+    """The versions, from the smallest on, whose files have so many bytes together at the most."""
+    sizes = {line.at: sum(size for _, size, _ in facts.get(line.at, {}).get("files", ())) for line in lines}
+    ascending = sorted(sizes, key=lambda at: sizes[at])
+    totals = accumulate(sizes[at] for at in ascending)
+    return {at for at, total in zip(ascending, totals, strict=True) if total <= size_max_bytes}
 
 
 def _task(place: Mapping[str, Any], line: Line, files: list[list[Any]], size_bytes: int) -> dict[str, Any]:
@@ -158,13 +187,15 @@ def check_checksums(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def damage(location: Location, path: str, expected: Sequence[int]) -> str | None:
-    """What is wrong with a file of the graph; None if nothing is, or if it is not there. A deletion file without a
-    checksum must be whole at least.
+    """What is wrong with a file of the graph; None if nothing is, or if it is not there. Without a checksum a deletion
+    file must be whole at least, and a data or index file on a local disk have a footer.
     """
     try:
+        if not expected and path.endswith(LANCE):
+            require_footer(location.join(path))
+            return None
         if not expected:
-            if location.is_local:
-                require_whole(location.join(path), rows=None)
+            read(location, f"reading {path}", lambda: require_whole(location, location.join(path), rows=None))
             return None
         actual = read(location, f"reading {path}", lambda: _crc(location, path))
     except StorageError as error:

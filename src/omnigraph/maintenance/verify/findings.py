@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 Severity = Literal["error", "warning", "info"]
-EXAMPLES_MOST = 5
+EXAMPLES_MAX = 5
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -97,6 +97,12 @@ CODES: Mapping[str, Code] = {
     "head_mismatch": Code("error", "a branch's head is not what its records add up to", _REBUILD),
     "schema_missing": Code("error", "an accepted schema that a head or a commit names is not there", _REBUILD),
     "branch_broken": Code("error", "a branch does not hang together with the one that it was made from", _REBUILD),
+    "tag_broken": Code(
+        "error",
+        "a tag names a commit that has no record",
+        "Put the files of `__manifest` back from a copy of the store, or remove the tag with "
+        "`omnigraph tag delete {uri} NAME`.",
+    ),
     "version_missing": Code("error", "a published version of a table is not there", _LOST),
     "version_unreadable": Code("error", "a published version of a table can't be opened", _LOST),
     "missing_file": Code("error", "a file that a published version needs is not there", _LOST, {INDEX: _INDEX_FILES}),
@@ -273,7 +279,7 @@ def found(
         table=table,
         branch=branch,
         count=count,
-        examples=tuple(str(e)[:200] for _, e in zip(range(EXAMPLES_MOST), examples, strict=False)),
+        examples=tuple(str(e)[:200] for _, e in zip(range(EXAMPLES_MAX), examples, strict=False)),
         version=version,
         cause=cause,
     )
@@ -310,7 +316,7 @@ def gathered(findings: Iterable[Finding], *, uri: str) -> tuple[Finding, ...]:
         key = (one.code, one.table, one.branch, one.message, one.cause)
         known = groups.get(key)
         if known is not None:
-            examples = tuple(dict.fromkeys((*known.examples, *one.examples)))[:EXAMPLES_MOST]
+            examples = tuple(dict.fromkeys((*known.examples, *one.examples)))[:EXAMPLES_MAX]
             one = replace(known, count=known.count + one.count, examples=examples)
         groups[key] = one
     damaged = {one.table for one in groups.values() if _is_data_damage(one)}

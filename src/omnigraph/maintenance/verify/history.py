@@ -6,6 +6,7 @@
              pins that the records add up to are the head's
 4. schemas   those of heads and of reachable commits are there
 5. branches  every branch but main was made from a commit that is there, of a branch that lives
+6. tags      every tag names a commit that is there
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from omnigraph.maintenance.verify.findings import Finding, found
 from omnigraph.maintenance.verify.reading import read, reason
 from omnigraph.maintenance.verify.scope import StillManifest
 from omnigraph.storage.checksums import Packed, read_packed
-from omnigraph.storage.manifest import CHECKSUMS, FORMAT
+from omnigraph.storage.head_packs import load_entries
+from omnigraph.storage.manifest_rows import CHECKSUMS, FORMAT, HEADS
 from omnigraph.storage.records import Head, Pin, Record, apply_delta
+from omnigraph.storage.tags import Tag
 
 _MANIFEST = "__manifest"
 
@@ -60,7 +63,7 @@ class History:
         return {pin.fork for pin in self.live_pins if pin.fork is not None and pin.root == root}
 
 
-def check_manifest(manifest: StillManifest, heads: list[Head]) -> History:
+def check_manifest(manifest: StillManifest, heads: list[Head], tags: Iterable[Tag] = ()) -> History:
     everyone = manifest.heads()
     if manifest.format() < FORMAT:
         # Heads of older formats are derived from rows of another shape, and carry every record.
@@ -70,9 +73,9 @@ def check_manifest(manifest: StillManifest, heads: list[Head]) -> History:
         rows = read(manifest.location, "reading the manifest", lambda: _read(manifest))
     except StorageError as error:
         text = "the rows of the manifest can't be read"
-        broken = found("manifest_unreadable", text, table=_MANIFEST, examples=[reason(error)])
+        unreadable = found("manifest_unreadable", text, table=_MANIFEST, examples=[reason(error)])
         records = [record for head in everyone.values() for record in head.recent]
-        return replace(_history([broken], len(records), everyone.values(), records), is_known=False)
+        return replace(_history([unreadable], len(records), everyone.values(), records), is_known=False)
     findings = list(rows.findings)
     seen: set[str] = set()
     states = _States({head.base for head in everyone.values() if head.base is not None})
@@ -80,6 +83,10 @@ def check_manifest(manifest: StillManifest, heads: list[Head]) -> History:
         findings += _check_epochs(head, rows)
         findings += _check_chain(head, rows, seen, states)
         findings += _check_origin(head, rows, everyone)
+    broken = [f"{tag.name} ({tag.commit})" for tag in tags if tag.commit not in rows.commits]
+    if broken:
+        text = "tags name commits that have no record"
+        findings.append(found("tag_broken", text, table=_MANIFEST, count=len(broken), examples=broken))
     history = _history(findings, len(seen), everyone.values(), rows.epochs.values())
     return replace(history, checksums=rows.checksums)
 
@@ -125,6 +132,11 @@ def _read(manifest: StillManifest) -> Rows:
                 broken.append(object_id)
             else:
                 records.append(record)
+        elif kind == HEADS:
+            try:
+                load_entries(object_id, orjson.loads(body))
+            except (HostileOrDamagedManifest, TypeError, ValueError):
+                broken.append(object_id)
         elif kind == CHECKSUMS:
             try:
                 packed.append(read_packed(orjson.loads(body)["h"]))
@@ -180,7 +192,7 @@ def _agreeing(records: list[Record]) -> tuple[list[Record], list[str]]:
 
 
 def _check_epochs(head: Head, rows: Rows) -> Iterator[Finding]:
-    missing = [e for e in range(1, head.epoch + 1) if (head.incarnation, e) not in rows.epochs]
+    missing = [e for e in range(_first_epoch(head, rows), head.epoch + 1) if (head.incarnation, e) not in rows.epochs]
     if missing:
         text = f"decided operations of {head.branch} have no record"
         yield found("record_missing", text, branch=head.branch, count=len(missing), examples=missing)
@@ -188,6 +200,14 @@ def _check_epochs(head: Head, rows: Rows) -> Iterator[Finding]:
     if listed != sorted(set(listed)) or (listed and listed[-1] != head.epoch):
         text = f"the head of {head.branch} is at epoch {head.epoch} and carries records of the epochs {listed[-3:]}"
         yield found("head_mismatch", text, branch=head.branch)
+
+
+def _first_epoch(head: Head, rows: Rows) -> int:
+    """Epochs of an incarnation that began with a reset go on from the one before."""
+    if head.reset_to is None:
+        return 1
+    starts = (epoch for (inc, epoch), r in rows.epochs.items() if inc == head.incarnation and r.starts_incarnation)
+    return min(starts, default=head.epoch)
 
 
 class _States:

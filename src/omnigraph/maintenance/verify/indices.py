@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import StorageError
-from omnigraph.maintenance.verify.findings import EXAMPLES_MOST, Finding
+from omnigraph.maintenance.verify.findings import EXAMPLES_MAX, Finding
 from omnigraph.maintenance.verify.reading import read, reason
 from omnigraph.maintenance.verify.rows import named_rows
 from omnigraph.maintenance.verify.scope import Line, line_json, line_of, place_of
@@ -184,7 +184,7 @@ def _compare(
         ("index_wrong_answer", missed, "does not find rows that a full scan finds"),
     ):
         if len(rows):
-            first = rows[:EXAMPLES_MOST].to_pylist()
+            first = rows[:EXAMPLES_MAX].to_pylist()
             examples = named_rows(location, line, first, ("id", index["column"])) or [f"row {i}" for i in first]
             yield tell(code, line, f"{_named(index)} {text}", count=len(rows), examples=examples)
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from omnigraph.errors import StorageError
 from omnigraph.language.schema.model import EdgeType
-from omnigraph.maintenance.verify.findings import EXAMPLES_MOST, Finding
+from omnigraph.maintenance.verify.findings import EXAMPLES_MAX, Finding
 from omnigraph.maintenance.verify.reading import reading
 from omnigraph.maintenance.verify.scope import Image, Line, line_json, line_of, place_of
 from omnigraph.maintenance.verify.tables import (
@@ -252,7 +252,7 @@ def check_bucket(task: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _answer(row_ids: np.ndarray, *, leads: np.ndarray | None = None, count: int | None = None) -> dict[str, Any]:
     """`rows`: the first of them, each behind the row id that its group is sorted by, which by default is its own."""
     leads = row_ids if leads is None else leads
-    first = np.lexsort((row_ids, leads))[:EXAMPLES_MOST]
+    first = np.lexsort((row_ids, leads))[:EXAMPLES_MAX]
     rows = [[int(leads[i]), int(row_ids[i])] for i in first]
     return {"count": len(row_ids) if count is None else count, "rows": rows}
 
@@ -298,7 +298,7 @@ def _told(location: Location, question: Question, answers: Sequence[Mapping[str,
     count = sum(answer["count"] for answer in answers)
     if count == 0:
         return None
-    rows = [row for _, row in sorted(pair for answer in answers for pair in answer["rows"])][:EXAMPLES_MOST]
+    rows = [row for _, row in sorted(pair for answer in answers for pair in answer["rows"])][:EXAMPLES_MAX]
     named = question.among if question.code == "cardinality" else question.of
     assert named is not None
     ends = ("src", "dst") if isinstance(named.type, EdgeType) else ()

@@ -15,15 +15,25 @@ from omnigraph.errors import BranchNotFound, UsageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.verify.addresses import address_tasks
 from omnigraph.maintenance.verify.around import check_drift, check_folders, check_foreign, check_lost, check_tickets
-from omnigraph.maintenance.verify.blobs import Depth, blob_tasks
+from omnigraph.maintenance.verify.blobs import blob_tasks
 from omnigraph.maintenance.verify.checksums import check_manifest_files, checksum_tasks, is_index, version_crcs
 from omnigraph.maintenance.verify.files import INDEX_OF
 from omnigraph.maintenance.verify.findings import Finding, VerifyResult, gathered
 from omnigraph.maintenance.verify.history import History, check_manifest
 from omnigraph.maintenance.verify.indices import SAMPLE_ROWS, index_tasks
+from omnigraph.maintenance.verify.isolated import CarefulRunner, end_children
 from omnigraph.maintenance.verify.rows import check_rows, questions_of
 from omnigraph.maintenance.verify.rules import rule_tasks
-from omnigraph.maintenance.verify.scope import Line, Scope, StillManifest, line_json, ordered, place_json, scope_of
+from omnigraph.maintenance.verify.scope import (
+    Depth,
+    Line,
+    Scope,
+    StillManifest,
+    line_json,
+    ordered,
+    place_json,
+    scope_of,
+)
 from omnigraph.maintenance.verify.settle import settled
 from omnigraph.maintenance.verify.tables import finding_of
 from omnigraph.pipeline.bulk.staging import Staging, new_staging
@@ -31,6 +41,7 @@ from omnigraph.pipeline.engine import Engines
 from omnigraph.pipeline.runner import Runner
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.records import Head
+from omnigraph.storage.tags import read_tags
 
 IN_FLIGHT_S = 7 * 24 * 3600.0
 """How old a file must be before somebody who still prepares a write can't have made it."""
@@ -53,6 +64,13 @@ class VerifyOptions:
 
 def verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult:
     """Check one branch or all of them. The door is only looked through."""
+    try:
+        return _verify(door, engines, options)
+    finally:
+        end_children()
+
+
+def _verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult:
     if options.quick and options.full:
         raise UsageError(detail="--quick and --full exclude each other: the one reads no data, the other all of it.")
     if options.orphans_older_than_s < 0:
@@ -60,8 +78,9 @@ def verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult
     started = time.monotonic()
     manifest = StillManifest(door.manifest.location)
     heads = _chosen(manifest, options.branch)
-    history = check_manifest(manifest, heads)
-    scope = scope_of(manifest, heads)
+    tags = list(read_tags(manifest).values()) if options.branch is None else []
+    history = check_manifest(manifest, heads, tags)
+    scope = scope_of(manifest, heads, tags)
     work_bytes = 0 if options.quick else sum(_work_bytes(line, full=options.full) for line in scope.lines)
     runner = engines.runner(work_bytes=work_bytes, requested=options.engine, local_below_bytes=LOCAL_BELOW_BYTES)
     job = _Job(manifest.location, history, scope, runner, options)
@@ -74,7 +93,7 @@ def verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult
         return _Job(manifest.location, history, again, runner, deeper).findings()
 
     told = settled(manifest.location, findings, scope, newest=lambda: _newest(door, options.branch), look=look)
-    checked = {"branches": len(heads), "commits": history.commits, **job.checked}
+    checked = {"branches": len(heads), "tags": len(tags), "commits": history.commits, **job.checked}
     result = gathered(told, uri=manifest.location.uri)
     return VerifyResult(checked, result, runner.engine, time.monotonic() - started)
 
@@ -93,7 +112,7 @@ def _newest(door: Door, branch: str | None) -> tuple[Scope, Scope]:
     """What all heads rest on by now, and what the one that was asked for does."""
     manifest = StillManifest(door.manifest.location)
     heads = ordered(manifest.heads())
-    everything = scope_of(manifest, heads)
+    everything = scope_of(manifest, heads, read_tags(manifest).values())
     if branch is None:
         return everything, everything
     return everything, scope_of(manifest, [head for head in heads if head.branch == branch])
@@ -118,7 +137,9 @@ class _Job:
         self._scope = scope
         self._location = location
         self._place = place_json(location)
-        self._runner = runner
+        self._trusted: set[str] = set()
+        self._sizes: dict[str, int] = {}
+        self._runner = CarefulRunner(runner, self._trusted, self._sizes, is_full=options.full)
         self._options = options
         self._seed = random.randrange(2**31) if options.seed is None else options.seed
         self._facts: dict[str, Any] = {}
@@ -134,6 +155,10 @@ class _Job:
         if not self._options.quick:
             found += [*self.rows(), *self.indices(), *(self.rules() if self._options.full else ())]
         return [*found, *self.blobs()]
+
+    @property
+    def _depth(self) -> Depth:
+        return "none" if self._options.quick else "all" if self._options.full else "some"
 
     def _run(self, work: str, tasks: list[dict[str, Any]], *, stage: str) -> list[Any]:
         return self._runner.run(f"omnigraph.maintenance.verify.{work}", tasks, stage=stage)
@@ -156,18 +181,18 @@ class _Job:
         ]
         for done in self._run("files:check_table", tasks, stage="looking at files"):
             self._facts.update(done["facts"])
+            self._sizes.update({at: fact.get("bytes", 0) for at, fact in done["facts"].items()})
             self.checked["files"] += done["files"]
             self.checked["bytes"] += done["bytes"]
             yield from map(finding_of, done["findings"])
 
     def checksums(self) -> Iterator[Finding]:
-        chosen = checksum_tasks(
-            self._place, self._scope.lines, self._facts, self._history.checksums, full=self._options.full
-        )
+        chosen = checksum_tasks(self._place, self._scope.lines, self._facts, self._history.checksums, depth=self._depth)
         summed = len(version_crcs(self._scope.lines, self._history.checksums))
         self.checked["checksums"] = chosen.checked + summed
         self.checked["unchecked"] = chosen.unchecked + len(self._scope.lines) - summed
         done = self._run("checksums:check_checksums", chosen.tasks, stage="comparing checksums")
+        self._trusted |= chosen.complete
         for task, result in zip(chosen.tasks, done, strict=True):
             yield from map(finding_of, result["findings"])
             self._leave_out(task["at"], result["broken"])
@@ -179,6 +204,8 @@ class _Job:
         damaged = {what.removeprefix(INDEX_OF) for what in broken if is_index(what)}
         root = at.partition("@")[0].partition("/tree/")[0]
         is_data = any(not is_index(what) for what in broken)
+        if broken:
+            self._trusted -= {at for at in self._trusted if at.partition("@")[0].partition("/tree/")[0] == root}
         for name, fact in self._facts.items():
             if fact and name.partition("@")[0].partition("/tree/")[0] == root:
                 fact["whole"] = fact["whole"] and not is_data
@@ -202,8 +229,7 @@ class _Job:
             yield from map(finding_of, done["findings"])
 
     def blobs(self) -> Iterator[Finding]:
-        depth: Depth = "none" if self._options.quick else "all" if self._options.full else "some"
-        tasks = blob_tasks(self._place, self._heads_lines, self._facts, read=depth, seed=self._seed)
+        tasks = blob_tasks(self._place, self._heads_lines, self._facts, read=self._depth, seed=self._seed)
         for done in self._run("blobs:check_blobs", tasks, stage="looking at blobs"):
             self.checked["blobs"] += done["blobs"]
             yield from map(finding_of, done["findings"])

@@ -1,18 +1,19 @@
 """What is looked at: one version of the manifest, the heads in it, and every table version that they rest on.
 
 A line is one table version, whichever branches pin it: it is checked once, and told of the first of them. What a branch
-was made from (its base) is a line too, as long as the branch lives. Where the rows of the manifest can't be read, and
-with them the schemas, the tables that a head pins are bare lines: their files can be checked, their columns can't.
+was made from (its base) is a line too, as long as the branch lives, and so is what a tag names. Where the rows of the
+manifest can't be read, and with them the schemas, the tables that a head pins are bare lines: their files can be
+checked, their columns can't.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -23,10 +24,15 @@ from omnigraph.maintenance.verify.findings import Finding, found
 from omnigraph.maintenance.verify.reading import reading, reason
 from omnigraph.storage.layout import TABLE_FOLDERS, Location
 from omnigraph.storage.manifest import Manifest
-from omnigraph.storage.records import Head, Pin
+from omnigraph.storage.records import MAIN, Head, Pin
+from omnigraph.storage.tags import Tag
 
 if TYPE_CHECKING:
     from lance import LanceDataset
+
+
+Depth = Literal["none", "some", "all"]
+"""How much of the data is read: with `quick`, by default, with `full`."""
 
 
 class StillManifest(Manifest):
@@ -103,7 +109,7 @@ def ordered(heads: Mapping[str, Head]) -> list[Head]:
     return sorted(heads.values(), key=lambda head: (not head.is_main, head.branch))
 
 
-def scope_of(manifest: StillManifest, heads: Sequence[Head]) -> Scope:
+def scope_of(manifest: StillManifest, heads: Sequence[Head], tags: Iterable[Tag] = ()) -> Scope:
     """What the heads rest on, as far as it can be found out; what can't be is told by the check of the manifest."""
     images: list[Image] = []
     known: dict[str, Line] = {}
@@ -129,8 +135,20 @@ def scope_of(manifest: StillManifest, heads: Sequence[Head]) -> Scope:
             lines[table] = known.setdefault(line.id, line)
         images.append(Image(head, schema, lines))
         bases += [line for _, line in _lines(below, schema, head.branch, is_base=True)]
+    bases += _of_tags(manifest, tags)
     by_branch = {h.branch: h for h in heads}
     return Scope(manifest, by_branch, tuple(images), tuple(bases), tuple(bare), tuple(findings))
+
+
+def _of_tags(manifest: StillManifest, tags: Iterable[Tag]) -> Iterator[Line]:
+    """What tags name, told of the branch that the commit was made on, or of main if that is gone."""
+    branches = manifest.heads().keys()
+    for tag in tags:
+        with suppress(CommitNotFound, NotAGraph, StorageError), reading(f"reading the state of the tag {tag.name}"):
+            record = manifest.record(tag.commit)
+            branch = record.branch if record.branch in branches else MAIN
+            found = _lines(manifest.pins_at(tag.commit), manifest.schema(record.schema), branch, is_base=True)
+            yield from (line for _, line in found)
 
 
 def _nameless(pin: Pin) -> EntityType:

@@ -9,7 +9,7 @@ that the versions in its place need as well. So its table is looked at again, wh
 3. collected  a version whose own file is gone was removed, which is news and no error; of any other, 2 has told what
               is still broken
 
-Others may go on writing, so that this repeats itself, ROUNDS_MOST times. What is doubtful after that stays an error if
+Others may go on writing, so that this repeats itself, ROUNDS_MAX times. What is doubtful after that stays an error if
 its version is there: it was published, and what it needs is lost.
 """
 
@@ -23,7 +23,7 @@ from omnigraph.maintenance.verify.scope import Scope
 from omnigraph.storage import lancefs
 from omnigraph.storage.layout import Location
 
-ROUNDS_MOST = 3
+ROUNDS_MAX = 3
 SAMPLED = frozenset(("unreadable_blob", "index_unreadable"))
 COLLECTABLE = SAMPLED | {"version_missing", "version_unreadable", "missing_file", "wrong_size", "unreadable_data"}
 """What a version looks like while a cleanup removes it."""
@@ -42,7 +42,7 @@ def settled(
 ) -> list[Finding]:
     """`newest` gives what all heads rest on now, and what of it was asked for; `scope` is what was looked at first."""
     told, seen = list(findings), {line.at for line in scope.lines}
-    for _ in range(ROUNDS_MOST):
+    for _ in range(ROUNDS_MAX):
         everything, chosen = newest() if any(map(_is_collectable, told)) else (scope, scope)
         doubtful = _doubtful(told, everything)
         if not doubtful:

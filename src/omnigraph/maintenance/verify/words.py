@@ -26,7 +26,7 @@ from omnigraph.storage.table import name_of
 
 SAMPLE_WORDS = 6
 BATCH_WORDS = 64
-ROWS_MOST = 20_000
+ROWS_MAX = 20_000
 """A word that more rows hold says little about any of them, and costs much."""
 _WORD = re.compile(r"[A-Za-z0-9]{3,30}")
 _SETTINGS = (
@@ -83,7 +83,7 @@ class _Asking:
 
     def ask(self, words: Sequence[str]) -> Iterator[Finding | int]:
         answers = {word: self._by_index(self._table, self._column, word) for word in words}
-        rare = {word: rows for word, rows in answers.items() if rows.num_rows <= ROWS_MOST}
+        rare = {word: rows for word, rows in answers.items() if rows.num_rows <= ROWS_MAX}
         texts = self._written(list(rare)) if rare else None
         if texts is None:
             if len(words) > 1:  # together they are in too many rows
@@ -106,7 +106,7 @@ class _Asking:
         query = MatchQuery(word, column)
         # Of the truth all is wanted: it is made of the rows of many words, and a word may be in more of them than one
         # asks an index for.
-        most = ROWS_MOST + 1 if table is self._table else None
+        most = ROWS_MAX + 1 if table is self._table else None
         return table.scanner(columns=columns, full_text_query=query, with_row_id=True, limit=most).to_table()
 
     def _written(self, words: Sequence[str]) -> pa.Table | None:
@@ -114,10 +114,10 @@ class _Asking:
         name = f"lower({name_of(self._column)})"
         where = " OR ".join(f"contains({name}, {quote(word)})" for word in words)
         scanner = self._table.scanner(
-            columns=[self._column], filter=where, with_row_id=True, limit=ROWS_MOST + 1, use_scalar_index=False
+            columns=[self._column], filter=where, with_row_id=True, limit=ROWS_MAX + 1, use_scalar_index=False
         )
         found = scanner.to_table()
-        return None if found.num_rows > ROWS_MOST else found
+        return None if found.num_rows > ROWS_MAX else found
 
     def _fresh(self, rows: pa.Table) -> Any:
         """An index with the same settings, made from these texts as they are now; `row` is the row's id."""

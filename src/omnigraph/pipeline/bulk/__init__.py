@@ -1,6 +1,6 @@
 """Bulk load: any amount of input, validated as a whole, published as one graph commit. All work is tasks on a runner.
 
-1. cut       the inputs into pieces: byte ranges of lines, row groups, fragments
+1. cut       the inputs into pieces: byte ranges of lines, row groups, fragments; large packed files are unpacked first
 2. read      per piece: parse, type, check what a row shows by itself; stage the rows of each type, and the digests of
              what is looked up (ids, endpoints, unique tuples), cut into buckets
 3. existing  per group of fragments of the pinned tables that matter: the same digests of what the graph holds

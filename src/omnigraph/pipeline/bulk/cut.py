@@ -42,33 +42,46 @@ def piece_bytes(total: int, parallelism: int) -> int:
     return max(least, min(most, total // max(1, 3 * parallelism) + 1))
 
 
-def envelope_pieces(files: Sequence[InputFile], *, size: int) -> Iterator[Piece]:
+def envelope_pieces(files: Sequence[InputFile], *, size: int, max_line_bytes: int) -> Iterator[Piece]:
     """Pieces of NDJSON records."""
-    for segments in _grouped(_line_segments(files, size), size):
+    for segments in _grouped(_line_segments(files, size, max_line_bytes), size):
         yield {"kind": "records", "segments": segments}
 
 
 def table_pieces(
-    t: EntityType, source: TableSource, files: Sequence[InputFile], csv: Sequence[CsvFile] = (), *, size: int
+    t: EntityType,
+    source: TableSource,
+    files: Sequence[InputFile],
+    csv: Sequence[CsvFile] = (),
+    *,
+    size: int,
+    max_line_bytes: int,
 ) -> Iterator[Piece]:
     """Pieces of tables for one type. `csv` are the files of CSV as `csv_inputs` has cut them."""
     about = {"kind": "table", "type": t.key, **source.to_json()}
-    segments = _line_segments(files, size) if source.kind == "jsonl" else _table_segments(t, source, files, size)
     if source.kind == "csv":
-        segments = chain.from_iterable(csv_segments(file) for file in csv)
+        segments: Iterator[dict[str, Any]] = chain.from_iterable(csv_segments(file) for file in csv)
+    elif source.kind == "jsonl":
+        segments = _line_segments(files, size, max_line_bytes)
+    else:
+        segments = _table_segments(t, source, files, size)
     for group in _grouped(segments, size):
         yield {**about, "segments": group}
 
 
 def csv_inputs(
-    runner: Runner, tables: Sequence[tuple[EntityType, TableSource, Sequence[InputFile]]], *, size: int
+    runner: Runner,
+    tables: Sequence[tuple[EntityType, TableSource, Sequence[InputFile]]],
+    *,
+    size: int,
+    max_line_bytes: int,
 ) -> list[list[CsvFile]]:
     """The files of every table that is CSV, cut where records begin: one pass of tasks for all of them."""
     inputs: list[tuple[CsvFile, Mapping[str, str]]] = []
     counts: list[int] = []
     for t, source, files in tables:
         options = source.format_options
-        headed = look_at(files, options)
+        headed = look_at(files, options, max_line_bytes=max_line_bytes)
         for csv in headed:
             fields_of(t, csv.header.names, source.renamed(), source.skip)
         inputs += [(csv, options) for csv in headed]
@@ -108,11 +121,11 @@ def _grouped(segments: Iterator[dict[str, Any]], size: int) -> Iterator[list[dic
         yield group
 
 
-def _line_segments(files: Sequence[InputFile], size: int) -> Iterator[dict[str, Any]]:
+def _line_segments(files: Sequence[InputFile], size: int, max_line_bytes: int) -> Iterator[dict[str, Any]]:
     for file in files:
-        about = {"source": file.name, "path": file.path, "size": file.size_bytes}
+        about = {"source": file.name, "path": file.path, "size": file.size_bytes, "max_line_bytes": max_line_bytes}
         if file.compression is not None:
-            yield {**about, "compression": file.compression, "bytes": 4 * file.size_bytes, "read": file.size_bytes}
+            yield {**about, "compression": file.compression, "bytes": file.text_bytes, "read": file.size_bytes}
             continue
         for start in range(0, file.size_bytes, size):
             stop = min(start + size, file.size_bytes)

@@ -19,9 +19,9 @@ from omnigraph.pipeline.runner import Runner
 
 PACKAGE = "omnigraph.pipeline.bulk"
 ROWS_PER_BUCKET = 1_000_000
-BUCKETS_MOST = 1024
+BUCKETS_MAX = 1024
 EXISTING_ROWS_PER_TASK = 1_000_000
-AMONG_MOST = 2_000_000
+AMONG_MAX = 2_000_000
 """More values of the input than these are not carried to the tasks that scan the graph."""
 ROW_BYTES = 64
 """What a row of an input takes at least, to guess how many there are before they are read."""
@@ -85,7 +85,7 @@ class Job:
         self.mode = mode
         self._named = frozenset(named)
         rows = size_bytes // ROW_BYTES + existing_rows
-        self.buckets = max(1, min(BUCKETS_MOST, max(runner.parallelism, rows // ROWS_PER_BUCKET)))
+        self.buckets = max(1, min(BUCKETS_MAX, max(runner.parallelism, rows // ROWS_PER_BUCKET)))
         self.context = stage_context(staging, schema, mode=mode, buckets=self.buckets)
         self.types = {t.key: t for t in schema.types()}
         self.read: list[Mapping[str, Any]] = []
@@ -205,7 +205,7 @@ class Job:
                     columns += [c for c, n in (("src", other.source), ("dst", other.target)) if n == t.name]
                 found += [[about["table"], column] for column in columns]
                 total += about["rows"] * len(columns)
-        return found if total <= min(AMONG_MOST, existing // 4) else None
+        return found if total <= min(AMONG_MAX, existing // 4) else None
 
     # ---- checks ------------------------------------------------------------------------------------------------------
 

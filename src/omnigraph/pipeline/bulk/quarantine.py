@@ -14,7 +14,7 @@ from omnigraph.errors import Violation
 from omnigraph.pipeline.aside import write_aside
 from omnigraph.pipeline.bulk.existing import pin_json
 from omnigraph.pipeline.bulk.job import PACKAGE, Job, State
-from omnigraph.pipeline.bulk.told import FIRST_MOST
+from omnigraph.pipeline.bulk.told import FIRST_MAX
 
 
 def write_quarantine(job: Job, state: State, view: View, path: str | None) -> Counter[str]:
@@ -29,10 +29,10 @@ def write_quarantine(job: Job, state: State, view: View, path: str | None) -> Co
 
 def first_rejects(job: Job, state: State, view: View) -> tuple[list[Violation], Counter[str]]:
     """The first refused rows, in the order of the input, and how many there are, by rule."""
-    done = _rejects(job, state, view, first_most=FIRST_MOST)
+    done = _rejects(job, state, view, first_most=FIRST_MAX)
     first: list[Violation] = []
     for one in done:
-        first += [Violation(**body) for body in one["first"][: FIRST_MOST - len(first)]]
+        first += [Violation(**body) for body in one["first"][: FIRST_MAX - len(first)]]
     return first, _by_rule(done)
 
 

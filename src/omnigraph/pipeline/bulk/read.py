@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,19 +17,28 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from omnigraph.errors import Violation
+from omnigraph.errors import RecordTooLong, Violation
 from omnigraph.language.schema.model import EntityType, NodeType
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.digest import digests
 from omnigraph.pipeline.bulk.exchange import Sender, relation
 from omnigraph.pipeline.bulk.given import Given, column_mismatch, given_rows
 from omnigraph.pipeline.bulk.tables import typed_text
-from omnigraph.pipeline.files import read_lines, read_whole
+from omnigraph.pipeline.chunks import (
+    LineLimit,
+    file_chunks,
+    line_chunks,
+    range_chunks,
+    with_last_line_feed,
+    without_mark,
+)
+from omnigraph.pipeline.files import read_range
+from omnigraph.storage.ulids import Ulids
 from omnigraph.write.delta import delta, flat
 from omnigraph.write.envelope import Parsed, RejectedLine, parse
+from omnigraph.write.envelope.blocks import blocks, is_blank
 from omnigraph.write.envelope.record import Refusal, judge
 from omnigraph.write.image import Image
-from omnigraph.write.keys import Ulids
 from omnigraph.write.rows import rows_to_table
 from omnigraph.write.validate.fields import check_fields
 from omnigraph.write.validate.unique import texts_of
@@ -75,40 +83,64 @@ def read_piece(task: Mapping[str, Any]) -> dict[str, Any]:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def text_of(segment: Mapping[str, Any]) -> bytes:
-    """The lines of a segment of a file of lines, each with its line feed; without the mark in front of UTF-8."""
+def line_chunks_of(segment: Mapping[str, Any]) -> Iterator[bytes]:
+    """The lines of a segment of a file of lines, each with its line feed; without the mark in front of UTF-8.
+
+    RecordTooLong, with the line of the file, for one above the limit.
+    """
+    path, start = segment["path"], segment.get("start", 0)
     if "start" in segment:
-        text = read_lines(segment["path"], segment["start"], segment["stop"], size_bytes=segment["size"])
-        return text.removeprefix(BOM_UTF8) if segment["start"] == 0 else text
-    text = read_whole(segment["path"], segment["compression"]).removeprefix(BOM_UTF8)
-    return text if not text or text.endswith(b"\n") else text + b"\n"
+        chunks = line_chunks(path, start, segment["stop"], size_bytes=segment["size"])
+    else:
+        chunks = file_chunks(path, segment["compression"])
+    lines = LineLimit(segment["source"], segment["max_line_bytes"])
+    try:
+        for chunk in with_last_line_feed(without_mark(chunks) if start == 0 else chunks):
+            lines.add(chunk)
+            yield chunk
+    except RecordTooLong as error:
+        before = sum(part.count(b"\n") for part in range_chunks(path, 0, start))
+        # What `start` cuts in two began before it, and ends behind it.
+        before += int(start > 0 and read_range(path, start - 1, start) != b"\n")
+        raise RecordTooLong(**{**error.fields, "line": before + error.fields["line"]}) from None
+
+
+def _ulids_of(segment: Mapping[str, Any]) -> Ulids:
+    ulids = segment.get("ulids")
+    return Ulids.fresh() if ulids is None else Ulids(ulids[0], int(ulids[1]))
 
 
 def _records(context: Context, segment: Mapping[str, Any], found: Found) -> None:
-    _parsed(context, text_of(segment), segment, found)
+    found.segment_lines.append(0)
+    _add(found, parse(context.schema, line_chunks_of(segment), threads=1, ulids=_ulids_of(segment)))
 
 
-def _parsed(
-    context: Context,
-    text: bytes,
-    segment: Mapping[str, Any],
-    found: Found,
-    *,
-    originals: Sequence[bytes] | None = None,
-) -> None:
-    """`originals` are the lines of the input where `text` was made of them."""
-    ulids = segment.get("ulids")
-    parsed: Parsed = parse(
-        context.schema, [text], threads=1, ulids=None if ulids is None else Ulids(ulids[0], int(ulids[1]))
-    )
+def _json_lines(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any], found: Found) -> None:
+    """Lines that are the objects themselves. New ids are numbered by the bytes of these lines, not by those of the
+    longer records that are made of them: the numbers of the next segment begin where these bytes end.
+    """
+    t, ulids = context.type(piece["type"]), _ulids_of(segment)
+    found.segment_lines.append(0)
+    for block in blocks(line_chunks_of(segment)):
+        if is_blank(block.text):
+            found.segment_lines[-1] += block.text.count(b"\n")
+            continue
+        originals = block.text.split(b"\n")[:-1]
+        text = b"".join(_as_records(t, piece, originals))
+        numbers = Ulids(ulids.time_ms, ulids.randomness + block.offset)
+        parsed = parse(context.schema, [text], threads=1, block_bytes=len(text) + 1, ulids=numbers)
+        rejected = [_as_given(context, line, originals[line.line - 1].rstrip(b"\r")) for line in parsed.rejected]
+        _add(found, replace(parsed, rejected=tuple(rejected)))
+
+
+def _add(found: Found, parsed: Parsed) -> None:
+    """Rows and refused lines of the last segment, behind those it has already."""
     before = found.line_count
     for rows in parsed.rows.values():
         lines = np.asarray(rows.lines) + before
         found.rows.setdefault(rows.type.key, []).append(Rows(rows.table, lines, rows.has_own_ids))
-    for line in parsed.rejected:
-        told = line if originals is None else _as_given(context, line, originals[line.line - 1].rstrip(b"\r"))
-        found.rejected.append(replace(told, line=line.line + before))
-    found.segment_lines.append(parsed.line_count)
+    found.rejected += [replace(line, line=line.line + before) for line in parsed.rejected]
+    found.segment_lines[-1] += parsed.line_count
 
 
 def _as_given(context: Context, line: RejectedLine, original: bytes) -> RejectedLine:
@@ -120,11 +152,10 @@ def _as_given(context: Context, line: RejectedLine, original: bytes) -> Rejected
 
 
 def _table(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any], found: Found) -> None:
-    t = context.type(piece["type"])
     if piece["format"] == "jsonl":
-        lines = text_of(segment).split(b"\n")[:-1]
-        _parsed(context, b"".join(_as_records(t, piece, lines)), segment, found, originals=lines)
+        _json_lines(context, piece, segment, found)
         return
+    t = context.type(piece["type"])
     given = given_rows(context, piece, segment)
     before = found.line_count
     found.rejected += [
@@ -136,8 +167,7 @@ def _table(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any
 
 def _typed(t: EntityType, given: Given, segment: Mapping[str, Any], found: Found) -> None:
     table, problems = typed_text(t, given.as_fields()) if given.is_text else (given.as_fields(), [])
-    ulids = segment.get("ulids")
-    typed = rows_to_table(t, table, ulids=None if ulids is None else Ulids(ulids[0], int(ulids[1])), already=problems)
+    typed = rows_to_table(t, table, ulids=_ulids_of(segment), already=problems)
     whole = [v for v in typed.violations if v.row is None]
     if whole:
         # No row is better than another.

@@ -24,8 +24,9 @@ from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.explain import Explainer, Places
 from omnigraph.pipeline.bulk.given import given_rows
 from omnigraph.pipeline.bulk.index import Gone
-from omnigraph.pipeline.bulk.read import LINE, text_of
+from omnigraph.pipeline.bulk.read import LINE, line_chunks_of
 from omnigraph.pipeline.bulk.told import WIDTH, Phase, in_order, rule_of
+from omnigraph.write.envelope.blocks import blocks
 
 _NO_WORDS = np.empty((0, WIDTH), dtype=np.uint64)
 
@@ -156,10 +157,12 @@ def _records(context: Context, piece: Mapping[str, Any], lines: Sequence[int]) -
     before = 0
     for segment in piece["segments"] if wanted else ():
         if piece["kind"] == "records" or piece["format"] == "jsonl":
-            texts = text_of(segment).split(b"\n")[:-1]
-            numbered = enumerate(texts, before + 1)
-            found |= {line: text.rstrip(b"\r") for line, text in numbered if line in wanted}
-            before += len(texts)
+            for block in blocks(line_chunks_of(segment)):
+                count = block.text.count(b"\n")
+                if any(before < line <= before + count for line in lines):
+                    numbered = enumerate(block.text.split(b"\n"), before + 1)
+                    found |= {line: text.rstrip(b"\r") for line, text in numbered if line in wanted}
+                before += count
             continue
         given = given_rows(context, piece, segment)
         rows = {line: row for row, line in enumerate((given.lines + before).tolist()) if line in wanted}

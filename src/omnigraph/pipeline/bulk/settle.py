@@ -25,7 +25,7 @@ from omnigraph.pipeline.bulk.explain import Explainer
 from omnigraph.pipeline.bulk.index import Gone
 from omnigraph.pipeline.bulk.job import Job, State
 from omnigraph.pipeline.bulk.quarantine import first_rejects
-from omnigraph.pipeline.bulk.told import FIRST_MOST, NONE, WIDTH, Phase, in_order, rule_of
+from omnigraph.pipeline.bulk.told import FIRST_MAX, NONE, WIDTH, Phase, in_order, rule_of
 from omnigraph.write.problems import SHOWN_MAX, refusal, unplaced_order
 from omnigraph.write.problems import told as told_fields
 
@@ -217,7 +217,7 @@ def _explained(
         told = job.staging.get_array(one["told"]["file"], width=WIDTH)
         told = in_order(told[told[:, 4] == NONE])
         counts.update((phase, number) for phase, number in told[:, :2].tolist())
-        found.append(told[:FIRST_MOST])
+        found.append(told[:FIRST_MAX])
     whole = in_order(np.concatenate(found))
     if first_rule:
         only = min(phase for phase, _ in counts)
@@ -227,7 +227,7 @@ def _explained(
     types = list(job.types.values())
     for (phase, number), count in counts.items():
         by_rule[rule_of(phase, types[number])] += count
-    return sorted(_explainer(job, view).violations(whole[:FIRST_MOST]), key=unplaced_order), by_rule
+    return sorted(_explainer(job, view).violations(whole[:FIRST_MAX]), key=unplaced_order), by_rule
 
 
 def _first(found: Sequence[Mapping[str, Any]], phase: Phase) -> list[list[int]]:

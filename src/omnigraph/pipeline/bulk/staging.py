@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -67,6 +67,23 @@ class Staging:
                 import obstore
 
                 obstore.put(self._store(), name, bytes(raw))
+
+    def put_chunks(self, stem: str, chunks: Iterable[bytes], *, ending: str = "") -> tuple[str, int]:
+        """A new file, written chunk by chunk; its name ends as `ending` says. The name, and its bytes."""
+        name = f"{stem}-{secrets.token_hex(5)}{ending}"
+        size = 0
+        with _reported(f"writing {self.folder}/{name}"), self._writer(name) as file:
+            for chunk in chunks:
+                file.write(chunk)
+                size += len(chunk)
+        return name, size
+
+    def _writer(self, name: str) -> Any:
+        if self.location.is_local:
+            return open(self.path(name), "wb")
+        import obstore
+
+        return obstore.open_writer(self._store(), name)
 
     def put_json(self, stem: str, value: Any) -> str:
         return self.put(stem, orjson.dumps(value))

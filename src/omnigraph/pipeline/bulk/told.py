@@ -20,7 +20,7 @@ from omnigraph.pipeline.bulk.context import Context
 
 NONE = np.uint64(2**64 - 1)
 WIDTH = 8
-FIRST_MOST = 20
+FIRST_MAX = 20
 
 
 class Phase(IntEnum):
@@ -88,7 +88,7 @@ class Told:
             return None
         whole = in_order(np.concatenate(self._rows))
         counts = Counter(zip(whole[:, 0].tolist(), whole[:, 1].tolist(), strict=True))
-        first = [row for phase in np.unique(whole[:, 0]) for row in whole[whole[:, 0] == phase][:FIRST_MOST].tolist()]
+        first = [row for phase in np.unique(whole[:, 0]) for row in whole[whole[:, 0] == phase][:FIRST_MAX].tolist()]
         nowhere = Counter(whole[whole[:, 4] == NONE][:, 0].tolist())
         return {
             "file": self._context.staging.put_array("told", whole),

@@ -4,6 +4,7 @@
 |---------|---------------------------------------------------------------------------------------------------------|
 | options | `CsvFormat`: the options of a source, checked one by one and in pairs                                   |
 | records | the borders of records in bytes: quotes, escapes, comments, every kind of line end                     |
+| blocks  | a segment in blocks of whole records; the limit of a record                                             |
 | cut     | offsets in a large file at which records begin, found by tasks, so that pieces hold whole records       |
 | read    | one piece as an Arrow table of texts, each row with its line                                            |
 | frame   | all pieces as a Spark DataFrame, for SQL                                                                |

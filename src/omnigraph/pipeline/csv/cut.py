@@ -8,26 +8,31 @@ A line end may lie within quotes, so that only the text before it tells whether 
              of its block begins and in which state the block ends. Without quotes this is a search for one byte
 3. compose   the driver goes through the blocks of a file with the state that the file really has there
 
-The cost is one more pass over files that are larger than a piece, in parallel. Packed files, and files in encodings
-whose bytes are not their characters, are one segment. A task that runs twice gives the same result and writes nothing.
+The cost is one more pass over files that are larger than a piece, in parallel. Packed files (small ones: `bulk.unpack`
+takes the others), and files in encodings whose bytes are not their characters, are one segment.
+A task that runs twice gives the same result and writes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from omnigraph.errors import FileUnreadable
+from omnigraph.errors import FileUnreadable, OmnigraphError, RecordTooLong
+from omnigraph.pipeline.chunks import LINE_BYTES_DEFAULT
+from omnigraph.pipeline.csv.blocks import count_lines
 from omnigraph.pipeline.csv.options import CsvFormat, csv_format
-from omnigraph.pipeline.csv.read import RECORD_BYTES_MAX, Header, count_lines, csv_header, too_long, unclosed
+from omnigraph.pipeline.csv.read import Header, csv_header, unclosed
 from omnigraph.pipeline.csv.records import Scan, is_border, scan
 from omnigraph.pipeline.files import InputFile, read_range
 from omnigraph.pipeline.runner import Runner
 
 AHEAD_BYTES = 1 << 16
+SCAN_BYTES_MAX = 8 << 20
+"""A scan takes up to 40 bytes of memory for each byte of its block, if these are line ends."""
 _BEHIND_BYTES = 3
 """A border is told by the line end before it, two bytes at the most, and the byte before that."""
 
@@ -39,16 +44,19 @@ class CsvFile:
     file: InputFile
     header: Header
     starts: tuple[int, ...] | None
+    max_line_bytes: int
 
 
-def look_at(files: Sequence[InputFile], options: Mapping[str, str]) -> list[CsvFile]:
-    """The files with their headers, not cut yet."""
+def look_at(
+    files: Sequence[InputFile], options: Mapping[str, str], *, max_line_bytes: int = LINE_BYTES_DEFAULT
+) -> list[CsvFile]:
+    """The files with their headers, not cut yet. No record of theirs may be longer than `max_line_bytes`."""
     found = []
     for file in files:
         format = csv_format(options, path=file.path)
-        header = csv_header(file, format)
+        header = csv_header(file, format, max_line_bytes=max_line_bytes)
         is_whole = file.compression is not None or not format.is_ascii_transparent
-        found.append(CsvFile(file, header, None if is_whole else (header.end,)))
+        found.append(CsvFile(file, header, None if is_whole else (header.end,), max_line_bytes))
     return found
 
 
@@ -67,16 +75,17 @@ def cut_files(runner: Runner, inputs: Sequence[tuple[CsvFile, Mapping[str, str]]
         return [csv for csv, _ in inputs]
     results = runner.run(f"{__name__}:scan_block", tasks, stage="finding records")
     cuts = {key: _composed(tasks, results, numbers) for key, numbers in owners.items()}
-    return [CsvFile(csv.file, csv.header, cuts.get(_key(csv, options), csv.starts)) for csv, options in inputs]
+    return [replace(csv, starts=cuts.get(_key(csv, options), csv.starts)) for csv, options in inputs]
 
 
 def csv_segments(csv: CsvFile) -> Iterator[dict[str, Any]]:
     """What tasks read: whole records of the file, in order."""
     file, header = csv.file, csv.header
     about = {"source": file.name, "path": file.path, "size": file.size_bytes, "header": header.names}
+    about["max_line_bytes"] = csv.max_line_bytes
     if csv.starts is None:
-        whole = {"compression": file.compression, "header_lines": header.lines}
-        yield {**about, **whole, "bytes": 4 * file.size_bytes, "read": file.size_bytes}
+        whole = {"compression": file.compression, "header_lines": header.lines, "header_bytes": header.end}
+        yield {**about, **whole, "bytes": file.text_bytes, "read": file.size_bytes}
         return
     for start, stop in zip(csv.starts, (*csv.starts[1:], file.size_bytes), strict=True):
         if start < stop:
@@ -98,6 +107,8 @@ def _key(csv: CsvFile, options: Mapping[str, str]) -> str:
 def _blocks(csv: CsvFile, options: Mapping[str, str], size: int) -> list[dict[str, Any]]:
     begin, end = csv.header.end, csv.file.size_bytes
     about = {"path": csv.file.path, "source": csv.file.name, "size": end, "begin": begin, "options": dict(options)}
+    about["max_line_bytes"] = csv.max_line_bytes
+    size = min(size, SCAN_BYTES_MAX)
     return [{**about, "start": start, "stop": min(start + size, end)} for start in range(begin, end, size)]
 
 
@@ -164,7 +175,7 @@ def _border(task: Mapping[str, Any], format: CsvFormat, at: int) -> int:
 
 
 def _composed(tasks: Sequence[Mapping[str, Any]], results: Sequence[Any], numbers: Sequence[int]) -> tuple[int, ...]:
-    """The offsets of one file. FileUnreadable for a quote that never closes, and for a record beyond all measure."""
+    """The offsets of one file. FileUnreadable for a quote that never closes, RecordTooLong if its record is."""
     starts: list[int] = []
     in_quotes = False
     opened = numbers[0]
@@ -176,20 +187,21 @@ def _composed(tasks: Sequence[Mapping[str, Any]], results: Sequence[Any], number
         if found["quoted"][int(in_quotes)] and first is not None:
             opened = number
         in_quotes = found["quoted"][int(in_quotes)]
-    about = tasks[numbers[0]]
     if in_quotes:
-        raise unclosed(about["source"], _line_of_quote(tasks[opened], starts))
-    for start, stop in zip(starts, (*starts[1:], about["size"]), strict=True):
-        if stop - start > RECORD_BYTES_MAX + 2 * (about["stop"] - about["start"]):
-            raise too_long(about["source"], count_lines(about["path"], start) + 1)
+        raise _open_quote(tasks[opened], starts)
     return tuple(starts)
 
 
-def _line_of_quote(task: Mapping[str, Any], starts: Sequence[int]) -> int:
-    """The line of the quote that stays open at the end of a block, in which the last record begins."""
+def _open_quote(task: Mapping[str, Any], starts: Sequence[int]) -> OmnigraphError:
+    """The error of a quote that is open from a block to the end of the file: its record may be too long besides."""
     format = csv_format(task["options"], path=task["path"])
     stop = _border(task, format, task["stop"])
     start = max(start for start in starts if start < stop)
     scanned = scan(read_range(task["path"], start, stop), format)
-    at = int(scanned.quoted[-1, 0]) if scanned.ends_in_quotes else 0
-    return count_lines(task["path"], start) + int(scanned.lines(np.array([at]))[0])
+    quote_at = int(scanned.quoted[-1, 0]) if scanned.ends_in_quotes else 0
+    record_at = int(scanned.starts[-1])
+    record_line, quote_line = scanned.lines(np.array([record_at, quote_at])) + count_lines(task["path"], start)
+    limit = task["max_line_bytes"]
+    if task["size"] - start - record_at > limit:
+        return RecordTooLong(path=task["source"], line=int(record_line), limit_bytes=limit)
+    return unclosed(task["source"], int(quote_line))

@@ -18,8 +18,9 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError, RecordError, UsageError, Violation
+from omnigraph.pipeline.csv.blocks import count_lines
 from omnigraph.pipeline.csv.cut import csv_segments, cut_files, look_at
-from omnigraph.pipeline.csv.read import count_lines, read_csv
+from omnigraph.pipeline.csv.read import csv_blocks
 from omnigraph.pipeline.files import InputFile
 from omnigraph.pipeline.runner import Runner, carried
 from omnigraph.write.problems import told
@@ -29,12 +30,19 @@ ROWS_HINT = "Correct these rows, or load the source without sql and --on-error q
 
 
 def csv_frame(
-    session: Any, runner: Runner, name: str, files: Sequence[InputFile], options: Mapping[str, str], *, size: int
+    session: Any,
+    runner: Runner,
+    name: str,
+    files: Sequence[InputFile],
+    options: Mapping[str, str],
+    *,
+    size: int,
+    max_line_bytes: int,
 ) -> Any:
     """The rows of some files, in pieces of about `size` bytes. `name` is what users call the source."""
     from pyspark.sql.types import StringType, StructField, StructType
 
-    inputs = [(csv, options) for csv in look_at(files, options)]
+    inputs = [(csv, options) for csv in look_at(files, options, max_line_bytes=max_line_bytes)]
     columns: dict[str, None] = {}
     for csv, _ in inputs:
         names = csv.header.names
@@ -57,15 +65,15 @@ def segment_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a segment under the columns of the whole source."""
     try:
-        rows = read_csv(segment, options)
-        if rows.bad:
-            raise _no_rows(segment, rows.bad)
+        for rows in csv_blocks(segment, options):
+            if rows.bad:
+                raise _no_rows(segment, rows.bad)
+            nothing = pa.nulls(rows.table.num_rows, pa.string())
+            have = set(rows.table.column_names)
+            arrays = [rows.table.column(column) if column in have else nothing for column in columns]
+            yield from pa.table(arrays, names=list(columns)).to_batches(max_chunksize=100_000)
     except OmnigraphError as error:
         raise carried(error) from None
-    nothing = pa.nulls(rows.table.num_rows, pa.string())
-    have = set(rows.table.column_names)
-    arrays = [rows.table.column(column) if column in have else nothing for column in columns]
-    yield from pa.table(arrays, names=list(columns)).to_batches(max_chunksize=100_000)
 
 
 def _no_rows(segment: Mapping[str, Any], bad: Sequence[tuple[int, str, str]]) -> RecordError:

@@ -1,6 +1,7 @@
 """Read a segment of CSV as an Arrow table of texts, each row with its line.
 
-1. text      the bytes of the segment, as UTF-8. A segment is whole records, or a whole file, packed or not
+1. text      the bytes of the segment, as UTF-8, in blocks of whole records (`blocks`). A segment is whole records, or a
+             whole file, packed or not
 2. scan      the borders of records (`records`); a quote that never closes refuses the file, with the line
 3. clean     comments, blank lines and values that mean null are cut out of the bytes
 4. parse     by Arrow, in slices of whole records. Rows with another number of values than columns are no rows
@@ -14,25 +15,26 @@ from __future__ import annotations
 import csv
 import io
 import re
-from codecs import BOM_UTF8, getincrementaldecoder
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
-from omnigraph.errors import FileUnreadable
+from omnigraph.errors import FileUnreadable, RecordTooLong
+from omnigraph.pipeline.chunks import LINE_BYTES_DEFAULT
+from omnigraph.pipeline.csv.blocks import ENCODING_HINT, decoded, lines_before, record_blocks
 from omnigraph.pipeline.csv.options import CsvFormat, csv_format
 from omnigraph.pipeline.csv.records import Scan, scan
-from omnigraph.pipeline.files import InputFile, read_beginning, read_range, read_whole
+from omnigraph.pipeline.files import InputFile, read_beginning
 
 HEADER_BYTES = 1 << 20
-RECORD_BYTES_MAX = 1 << 30
-"""A longer record is refused: Arrow does not parse it, and most often a quote is missing."""
+LEADING_BYTES_MAX = 8 << 20
+"""How far into a file its first record begins at the latest."""
 SLICE_BYTES_MAX = 256 << 20
-ENCODING_HINT = "Say how the file is written, as in encoding=latin-1; nothing was written."
 QUOTE_HINT = "Close it, or say which character quotes values, as in quote=' (quote= for none); nothing was written."
 NOT_UTF8 = "not UTF-8; for a file in another encoding say so, as in encoding=latin-1"
 
@@ -62,35 +64,41 @@ class Header:
 # ---- header ----------------------------------------------------------------------------------------------------------
 
 
-def csv_header(file: InputFile, format: CsvFormat) -> Header:
+def csv_header(file: InputFile, format: CsvFormat, *, max_line_bytes: int = LINE_BYTES_DEFAULT) -> Header:
     """The header of a file. Of a file that is decoded before it is read, `end` counts in the decoded bytes."""
     size = HEADER_BYTES
     while True:
         raw = read_beginning(file.path, size, file.compression)
         is_whole = len(raw) < size
-        text = raw if format.is_ascii_transparent else _decoded(raw, format, file.name, is_whole=is_whole)
-        header = _header_of(text, format, file.name, is_whole=is_whole)
+        text = raw if format.is_ascii_transparent else decoded(raw, format, file.name, is_whole=is_whole)
+        header = _header_of(text, format, file.name, is_whole=is_whole, max_line_bytes=max_line_bytes)
         if header is not None:
             return header
-        size *= 8
+        size = min(8 * size, LEADING_BYTES_MAX + max_line_bytes + 2)
 
 
-def _header_of(text: bytes, format: CsvFormat, name: str, *, is_whole: bool) -> Header | None:
+def _header_of(text: bytes, format: CsvFormat, name: str, *, is_whole: bool, max_line_bytes: int) -> Header | None:
     """None where the text ends before its first record does."""
     mark = len(BOM_UTF8) if text.startswith(BOM_UTF8) and format.encoding == "utf-8" else 0
     body = text[mark:]
-    scanned = scan(body, format)
-    kinds = _kinds(scanned, body)
-    at = np.flatnonzero(kinds == _ROW)
+    scanned = scan(body[:LEADING_BYTES_MAX], format)
+    at = np.flatnonzero(_kinds(scanned, body) == _ROW)
     if not len(at):
-        return Header([], len(text) if format.header else mark, 0) if is_whole else None
+        if len(body) <= LEADING_BYTES_MAX:
+            return Header([], len(text) if format.header else mark, 0) if is_whole else None
+        detail = f"its first {LEADING_BYTES_MAX >> 20} MiB are blank lines and comments, without a record."
+        raise FileUnreadable(path=name, detail=detail)
+    if len(body) > LEADING_BYTES_MAX:
+        scanned = scan(body, format)
     start, stop = int(scanned.starts[at[0]]), int(scanned.stops[at[0]])
+    is_open = stop == len(body) and not scanned.is_complete
+    if stop - start - int(not is_open) > max_line_bytes:
+        line = int(scanned.lines(np.array([start]))[0])
+        raise RecordTooLong(path=name, line=line, limit_bytes=max_line_bytes)
     if stop == len(body) and not is_whole:
-        if stop <= RECORD_BYTES_MAX:
-            return None
-        raise too_long(name, int(scanned.lines(np.array([start]))[0]))
+        return None
     if stop == len(body):
-        _require_closed(scanned, name)
+        _require_closed(scanned, name, 0)
     names = _names(body[start:stop], format, name)
     if not format.header:
         return Header([f"c{i}" for i in range(1, len(names) + 1)], mark, 0)
@@ -122,54 +130,44 @@ def _names(record: bytes, format: CsvFormat, name: str) -> list[str]:
 
 def read_csv(segment: Mapping[str, Any], options: Mapping[str, str]) -> TextRows:
     """The rows of a segment that `cut.csv_segments` made."""
+    parts = list(csv_blocks(segment, options))
+    if len(parts) == 1:
+        return parts[0]
+    return TextRows(
+        pa.concat_tables([part.table for part in parts]),
+        np.concatenate([part.lines for part in parts]),
+        tuple(row for part in parts for row in part.bad),
+        parts[-1].line_count,
+    )
+
+
+def csv_blocks(segment: Mapping[str, Any], options: Mapping[str, str]) -> Iterator[TextRows]:
+    """The same, block by block, at least one. Lines count within the segment."""
     format = csv_format(options, path=segment["path"])
-    text, lines_before = _text(segment, format)
-    scanned = scan(text, format)
-    _require_closed(scanned, segment["source"], segment)
-    if not scanned.is_complete:
-        text += b"\n"
-        scanned = scan(text, format)
-    rows = _Rows(text, scanned, format, segment).read()
-    bad = tuple((line + lines_before, reason, record) for line, reason, record in rows.bad)
-    return TextRows(rows.table, rows.lines + lines_before, bad, rows.line_count + lines_before)
+    header_lines = int(segment["header_lines"])
+    for block in record_blocks(segment, format):
+        text, scanned = block.text, block.scan
+        before = header_lines + block.lines_before
+        if not text:
+            yield TextRows(_empty(segment["header"], pa.string()), np.empty(0, np.int64), (), before)
+            continue
+        if not scanned.is_complete:
+            if scanned.ends_in_quotes or scanned.ends_in_escape:
+                _require_closed(scanned, segment["source"], lines_before(segment) + block.lines_before)
+            text += b"\n"
+            scanned = scan(text, format)
+        rows = _Rows(text, scanned, format, segment).read()
+        bad = tuple((line + before, reason, record) for line, reason, record in rows.bad)
+        yield TextRows(rows.table, rows.lines + before, bad, rows.line_count + before)
 
 
-def _text(segment: Mapping[str, Any], format: CsvFormat) -> tuple[bytes, int]:
-    """The bytes of the rows as UTF-8, and how many lines of the file are before them in this segment."""
-    if "start" in segment:
-        text = read_range(segment["path"], segment["start"], segment["stop"])
-        lines = int(segment["header_lines"])
-        return (text if format.encoding == "utf-8" else _decoded(text, format, segment["source"])), lines
-    text = read_whole(segment["path"], segment["compression"])
-    if format.encoding != "utf-8":
-        text = _decoded(text, format, segment["source"])
-    header = _header_of(text, replace(format, encoding="utf-8"), segment["source"], is_whole=True)
-    assert header is not None
-    return text[header.end :], header.lines
-
-
-def _decoded(raw: bytes, format: CsvFormat, name: str, *, is_whole: bool = True) -> bytes:
-    try:
-        return getincrementaldecoder(format.encoding)().decode(raw, final=is_whole).encode()
-    except UnicodeError as error:
-        where = f"{error.reason} at byte {error.start}" if isinstance(error, UnicodeDecodeError) else str(error)
-        detail = f"it is not {format.encoding.upper()}: {where}."
-        raise FileUnreadable(path=name, detail=detail, hint=ENCODING_HINT) from error
-
-
-def _require_closed(scanned: Scan, name: str, segment: Mapping[str, Any] | None = None) -> None:
-    """FileUnreadable where the file ends within quotes, or right behind an escape."""
+def _require_closed(scanned: Scan, name: str, lines: int) -> None:
+    """FileUnreadable where the file ends within quotes, or right behind an escape; `lines` are before the text."""
     if not scanned.ends_in_quotes and not scanned.ends_in_escape:
         return
     at = int(scanned.quoted[-1, 0]) if scanned.ends_in_quotes else scanned.size - 1
-    line = int(scanned.lines(np.array([at]))[0])
-    if segment is not None:
-        line += count_lines(segment["path"], segment["start"]) if "start" in segment else _header_lines(segment)
+    line = lines + int(scanned.lines(np.array([at]))[0])
     raise unclosed(name, line) if scanned.ends_in_quotes else _ends_in_escape(name, line)
-
-
-def _header_lines(segment: Mapping[str, Any]) -> int:
-    return int(segment["header_lines"])
 
 
 def unclosed(name: str, line: int) -> FileUnreadable:
@@ -177,26 +175,9 @@ def unclosed(name: str, line: int) -> FileUnreadable:
     return FileUnreadable(path=name, detail=detail, hint=QUOTE_HINT)
 
 
-def too_long(name: str, line: int) -> FileUnreadable:
-    detail = f"the record in line {line} is longer than {RECORD_BYTES_MAX >> 20} MiB: a quote may not be closed."
-    return FileUnreadable(path=name, detail=detail, hint=QUOTE_HINT)
-
-
 def _ends_in_escape(name: str, line: int) -> FileUnreadable:
     detail = f"it ends with the escape character, in line {line}, and nothing follows."
     return FileUnreadable(path=name, detail=detail)
-
-
-def count_lines(path: str, stop: int, *, chunk_bytes: int = 16 << 20) -> int:
-    """How many lines end in front of the byte `stop` of a file."""
-    total = 0
-    last = b""
-    for start in range(0, stop, chunk_bytes):
-        text = last + read_range(path, start, min(start + chunk_bytes, stop))
-        last = b"\r" if text.endswith(b"\r") else b""
-        text = text.removesuffix(b"\r")
-        total += text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
-    return total + len(last)
 
 
 _ROW, _BLANK, _COMMENT = 0, 1, 2
@@ -226,11 +207,6 @@ class _Rows:
         self._starts, self._stops = scanned.starts[is_row], scanned.stops[is_row]
         self._lines = scanned.lines(self._starts)
         self._is_row = is_row
-        too_long_at = np.flatnonzero(self._stops - self._starts > RECORD_BYTES_MAX)
-        if len(too_long_at):
-            line = int(self._lines[too_long_at[0]])
-            before = count_lines(segment["path"], segment["start"]) if "start" in segment else _header_lines(segment)
-            raise too_long(segment["source"], before + line)
 
     def read(self) -> TextRows:
         try:

@@ -67,6 +67,17 @@ class Scan:
         """Where every record stops, its line end included."""
         return np.append(self.starts[1:], self.size) if len(self.starts) else self.starts
 
+    def until(self, stop: int) -> Scan:
+        """The structure of the text up to `stop`, where a record ends."""
+        return Scan(
+            stop,
+            self.line_ends[: np.searchsorted(self.line_ends, stop)],
+            self.record_ends[: np.searchsorted(self.record_ends, stop)],
+            self.quoted[: np.searchsorted(self.quoted[:, 0], stop)],
+            self.comments[: np.searchsorted(self.comments, stop)],
+            self.escaped[: np.searchsorted(self.escaped, stop)],
+        )
+
     def lines(self, positions: np.ndarray) -> np.ndarray:
         """The lines of positions, from 1."""
         return np.searchsorted(self.line_ends, positions) + 1

@@ -26,12 +26,12 @@ import orjson
 
 from omnigraph.errors import EmbeddingFailed
 
-TRIES_MOST = 6
+TRIES_MAX = 6
 TIMEOUT_S = 60.0
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.5, 30.0
 RETRY_AFTER_MOST_S = 300.0
 AGAIN = frozenset({408, 429, 500, 502, 503, 504, 529})
-DETAIL_CHARACTERS_MOST = 500
+DETAIL_CHARACTERS_MAX = 500
 COMPLAINT_BYTES_MAX = 1 << 20
 _ANSWER_BYTES_MIN = 1 << 20
 _DIMENSIONS_MIN = 4096
@@ -68,7 +68,7 @@ def post(
     who: Named,
     bytes_max: int,
     timeout_s: float | None = None,
-    tries_most: int = TRIES_MOST,
+    tries_most: int = TRIES_MAX,
 ) -> Any:
     """The answer's JSON. EmbeddingFailed if the server refuses, answers more than `bytes_max`, or always fails."""
     if not url.startswith(("http://", "https://")):
@@ -99,7 +99,7 @@ def post(
         if turn < tries_most:
             time.sleep(_pause_s(turn) if wait_s is None else wait_s)
     tries = f" ({tries_most} tries)" if status is None or status in AGAIN else ""
-    told = detail.replace(secret, "***")[:DETAIL_CHARACTERS_MOST]
+    told = detail.replace(secret, "***")[:DETAIL_CHARACTERS_MAX]
     raise EmbeddingFailed(provider=who.name, model=who.model, status=status, detail=f"{told}{tries}")
 
 

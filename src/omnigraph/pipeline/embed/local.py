@@ -17,8 +17,8 @@ import numpy as np
 from omnigraph.errors import EmbeddingFailed
 from omnigraph.pipeline.embed.provider import Choice, checked
 
-GROUP_MOST = 64
-GROUP_CHARACTERS_MOST = 200_000
+GROUP_MAX = 64
+GROUP_CHARACTERS_MAX = 200_000
 _IMPORTING = threading.Lock()
 
 
@@ -47,7 +47,7 @@ def _groups(sizes: np.ndarray) -> Iterator[np.ndarray]:
     start = 0
     while start < len(order):
         longest = max(1, int(sizes[order[start]]))
-        count = max(1, min(GROUP_MOST, GROUP_CHARACTERS_MOST // longest))
+        count = max(1, min(GROUP_MAX, GROUP_CHARACTERS_MAX // longest))
         yield order[start : start + count]
         start += count
 

@@ -11,7 +11,7 @@ from omnigraph.language.schema.model import EntityType, Property, Schema
 from omnigraph.pipeline.embed.provider import Choice, choose
 from omnigraph.storage.marks import mark_column, source_of
 
-TASK_ROWS_MOST = 16_384
+TASK_ROWS_MAX = 16_384
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def batches(found: Sequence[Found], *, commit_every: int | None) -> Iterator[lis
 def groups(batch: Sequence[Work], *, parallelism: int) -> Iterator[tuple[int, list[Chunk]]]:
     """Chunks of one property that make one task: a few tasks per worker, none of them huge."""
     total = sum(c.embed + c.clear for _, c in batch)
-    most = max(256, min(TASK_ROWS_MOST, -(-total // (parallelism * 3))))
+    most = max(256, min(TASK_ROWS_MAX, -(-total // (parallelism * 3))))
     group: list[Chunk] = []
     rows, last = 0, -1
     for number, chunk in batch:

@@ -17,7 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.query.frame import member
-from omnigraph.query.search.texts import _hits, all_matching
+from omnigraph.query.limits import checkpoint
+from omnigraph.query.search import texts as texts_of
+from omnigraph.query.search.texts import IndexedTexts, _hits, all_matching
 from omnigraph.query.search.words import plain_words, with_words, words_of
 from omnigraph.query.tables import StoredTable, Table
 from omnigraph.storage.memory import TEXT, text_table
@@ -36,8 +38,10 @@ def bm25(table: Table, column: str, query: str, numbers: np.ndarray) -> pa.Array
         inside = [member(numbers, h) for h in hits]
         for mask in inside:
             some |= mask
-        at = np.flatnonzero(some)
-        if len(at):
+        places = np.flatnonzero(some)
+        for start in range(0, len(places), texts_of.TEXTS_MAX):
+            checkpoint()
+            at = places[start : start + texts_of.TEXTS_MAX]
             scores[at] = _scored(texts.take(pa.array(at)), terms, [m[at] for m in inside], hits, table.rows)
     return pa.array(scores, mask=np.asarray(texts.is_null()))
 
@@ -64,8 +68,7 @@ def _rows(table: Table, column: str, term: str) -> np.ndarray:
     if isinstance(stored, StoredTable):
         return all_matching(stored, column, "search", term)
     numbers = table.scan()
-    texts = table.values([column], numbers)[column]
-    return _hits(text_table(texts), TEXT, "search", term) if texts.null_count < len(texts) else numbers[:0]
+    return IndexedTexts.of(table.values([column], numbers)[column]).hits("search", term)
 
 
 def _scored(

@@ -10,11 +10,15 @@ import pyarrow as pa
 
 from omnigraph.language.query.terms import Bm25, Constant, Expression, Fused, Nearest, Parameter, Rank, Search
 from omnigraph.query.frame import NULL, Frame, factorize, ordinals, rowids
+from omnigraph.query.limits import checkpoint
+from omnigraph.query.ranking import ranked
+from omnigraph.query.search import texts as texts_of
 from omnigraph.query.search.bm25 import bm25
 from omnigraph.query.search.embed import embedded
 from omnigraph.query.search.texts import matching
 from omnigraph.query.search.vectors import distances
 from omnigraph.query.search.words import plain_words, with_words, within_edits, words_of
+from omnigraph.query.sorting import argsort_pairs
 from omnigraph.query.source import Source
 from omnigraph.query.tables import Table
 
@@ -118,7 +122,8 @@ class Searcher:
             values[values <= 0] = np.nan
             values = -values
         there = np.flatnonzero(~np.isnan(values))
-        order = there[np.lexsort((self.source.ranks(distinct[there]), values[there]))]
+        by_score = ranked(pa.array(values[there]))
+        order = there[argsort_pairs(by_score, self.source.ranks(distinct[there]))]
         found = np.zeros(len(distinct))
         found[order] = 1.0 / (k + 1 + np.arange(len(order)))
         return np.asarray(found[numbers])
@@ -133,6 +138,10 @@ def _fuzzy(texts: pa.Array, query: str, edits: int) -> np.ndarray:
     wanted = plain_words(query)
     if not wanted or len(texts) == 0:
         return np.zeros(len(texts), dtype=bool)
+    if len(texts) > texts_of.TEXTS_MAX:
+        cuts = range(0, len(texts), texts_of.TEXTS_MAX)
+        return np.concatenate([_fuzzy(texts.slice(cut, texts_of.TEXTS_MAX), query, edits) for cut in cuts])
+    checkpoint()
     words = words_of(texts)
     found = np.ones(len(texts), dtype=bool)
     for word in wanted:

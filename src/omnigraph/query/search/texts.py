@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.query.frame import member
+from omnigraph.query.limits import checkpoint, reserve
+from omnigraph.query.sorting import argsort
 from omnigraph.query.tables import StoredTable, Table, flat
 from omnigraph.storage import table as tables_of
 from omnigraph.storage.indices import built_indices
@@ -29,15 +31,43 @@ if TYPE_CHECKING:
 Kind = Literal["search", "match_text"]
 FEW_ROWS = 512
 """So few rows are looked at themselves, whatever is indexed."""
+TEXTS_MAX = 50_000
+"""So many texts are indexed or cut into words between two looks at the limits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Uncovered:
-    """The rows of a version that no segment covers: their ids in order, and a table in memory of their texts."""
+    """The rows of a version that no segment covers: their ids in order, and their texts in memory."""
 
     rowids: np.ndarray
-    table: LanceDataset | None
+    texts: IndexedTexts
     is_all: bool
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedTexts:
+    """Texts in tables in memory, `TEXTS_MAX` in each, since Lance indexes a table in one call."""
+
+    tables: tuple[tuple[int, LanceDataset], ...]
+    """With the place of its first text."""
+
+    @staticmethod
+    def of(texts: pa.Array) -> IndexedTexts:
+        found = []
+        for start in range(0, len(texts), TEXTS_MAX):
+            checkpoint()
+            some = texts.slice(start, TEXTS_MAX)
+            if some.null_count < len(some):
+                found.append((start, text_table(some)))
+        return IndexedTexts(tuple(found))
+
+    def hits(self, kind: Kind, query: str) -> np.ndarray:
+        """The places of the texts that the query matches, in order."""
+        found = [np.empty(0, dtype=np.int64)]
+        for start, table in self.tables:
+            checkpoint()
+            found.append(_hits(table, TEXT, kind, query) + start)
+        return np.concatenate(found)
 
 
 def matching(table: Table, column: str, kind: Kind, query: str, numbers: np.ndarray) -> np.ndarray:
@@ -55,9 +85,9 @@ def all_matching(table: StoredTable, column: str, kind: Kind, query: str) -> np.
     """The ids of all rows that the query matches, in order."""
     rest = uncovered(table, column)
     parts = []
-    if rest.table is not None:
+    if rest.texts.tables:
         table.watch.use("texts in memory")
-        parts.append(rest.rowids[_hits(rest.table, TEXT, kind, query)])
+        parts.append(rest.rowids[rest.texts.hits(kind, query)])
     if not rest.is_all:
         table.watch.use(f"{column}_inverted")
         with tables_of.reading(table.dataset, table.type):
@@ -71,7 +101,7 @@ def uncovered(table: StoredTable, column: str) -> Uncovered:
     def make() -> tuple[Uncovered, int]:
         found = _uncovered(table, column)
         size = found.rowids.nbytes
-        if found.table is not None:
+        if found.texts.tables:
             # Texts, their index and room for both.
             size += 4 * table.text_bytes
         return found, size
@@ -86,22 +116,26 @@ def _uncovered(table: StoredTable, column: str) -> Uncovered:
     open_ = [f for f in fragments if f.fragment_id not in covered]
     is_all = len(open_) == len(fragments)
     if not open_:
-        return Uncovered(np.empty(0, dtype=np.int64), None, False)
+        return Uncovered(np.empty(0, dtype=np.int64), IndexedTexts(()), False)
     with tables_of.reading(table.dataset, table.type):
         options: dict[str, Any] = {} if is_all else {"fragments": open_}
-        rows = table.dataset.scanner(columns=[column], with_row_id=True, **options).to_table()
-    table.watch.tick()
+        scanner = table.dataset.scanner(columns=[column], with_row_id=True, **options)
+        batches, held_bytes = [], 0
+        for batch in scanner.to_batches():
+            batches.append(batch)
+            held_bytes += batch.nbytes
+            reserve(held_bytes)
+        rows = pa.Table.from_batches(batches, schema=scanner.projected_schema)
     rowids = np.asarray(flat(rows["_rowid"])).astype(np.int64)
-    order = np.argsort(rowids, kind="stable")
+    order = argsort(rowids)
     texts = flat(rows[column]).take(pa.array(order))
     table.text_bytes = texts.nbytes
-    return Uncovered(rowids[order], text_table(texts) if texts.null_count < len(texts) else None, is_all)
+    return Uncovered(rowids[order], IndexedTexts.of(texts), is_all)
 
 
 def _looked_at(texts: pa.Array, column: str, kind: Kind, query: str) -> np.ndarray:
     found = np.zeros(len(texts), dtype=bool)
-    if texts.null_count < len(texts):
-        found[_hits(text_table(texts), TEXT, kind, query)] = True
+    found[IndexedTexts.of(texts).hits(kind, query)] = True
     return found
 
 

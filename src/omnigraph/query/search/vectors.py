@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.query.limits import checkpoint
 from omnigraph.query.tables import StoredTable, Table
 
 CHUNK_ROWS = 16_384
@@ -126,6 +127,7 @@ def _norms(table: Table, column: str, rows: _Rows, numbers: np.ndarray) -> np.nd
 def _exact(vectors: np.ndarray, goal: np.ndarray, size: float) -> np.ndarray:
     found = np.empty(len(vectors))
     for start in range(0, len(vectors), CHUNK_ROWS):
+        checkpoint()
         part = np.ascontiguousarray(vectors[start : start + CHUNK_ROWS], dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             lengths = np.sqrt((part * part).sum(axis=1))

@@ -26,7 +26,7 @@ from omnigraph.query.spark.types import spark_type
 from omnigraph.query.spark.values import Values, entity, leaves_of
 from omnigraph.query.values import type_of
 
-ROWS_MOST = (1 << 31) - 16
+ROWS_MAX = (1 << 31) - 16
 """Spark's own limit ends about here."""
 
 
@@ -125,8 +125,8 @@ class Results:
         keys += made.ties
         start = 0 if body.offset is None else int(made.values.constant(body.offset))
         limit = None if body.limit is None else int(made.values.constant(body.limit))
-        if max(start, limit or 0) > ROWS_MOST or start + (limit or 0) > ROWS_MOST:
-            raise NotOnSpark(feature=f"an offset or a limit of more than {ROWS_MOST} rows")
+        if max(start, limit or 0) > ROWS_MAX or start + (limit or 0) > ROWS_MAX:
+            raise NotOnSpark(feature=f"an offset or a limit of more than {ROWS_MAX} rows")
         ordered = made.rows.orderBy(*keys)
         if limit is not None:
             return ordered.offset(start).limit(limit) if start else ordered.limit(limit)

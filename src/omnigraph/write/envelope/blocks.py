@@ -16,12 +16,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import RecordError
 from omnigraph.write.envelope.forms import PREFIX_PATTERN, Prefix, prefix_of
 
 BLOCK_BYTES = 4 << 20
 GROUPS_MAX = 512
-LINE_BYTES_MAX = 1 << 30
 
 _BLANK = b" \t\r\n"
 _LINE_FEED = b"\n"[0]
@@ -45,7 +43,10 @@ class Group:
 
 
 def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Cut any chunks of a file anew, at line feeds. A last line without one gets it."""
+    """Cut any chunks of a file anew, at line feeds. A last line without one gets it.
+
+    A line of any length becomes one block: who brings the chunks limits it.
+    """
     offset = 0
     parts: list[bytes] = []
     size = 0
@@ -54,9 +55,6 @@ def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterat
         if stop == 0:
             parts.append(piece)
             size += len(piece)
-            if size > LINE_BYTES_MAX:
-                detail = f"the line at byte {offset} of the input is longer than {LINE_BYTES_MAX >> 20} MiB"
-                raise RecordError(count=1, shown=detail, violations=[], by_rule={"record": 1})
             continue
         yield Block(b"".join([*parts, memoryview(piece)[:stop]]), offset)
         offset += size + stop
@@ -86,9 +84,10 @@ def lines_of(block: Block) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(ends), buffers)
 
 
-def is_blank(block: Block) -> bool:
-    """Whether a block has no line but blank ones."""
-    return not block.text.strip(_BLANK)
+def is_blank(text: bytes) -> bool:
+    """Whether a text, which is not empty, has no line but blank ones."""
+    # Counting is four times as fast as stripping, and line feeds alone are what a packed file can have billions of.
+    return text[0] in _BLANK and (text.count(b"\n") == len(text) or not text.strip(_BLANK))
 
 
 def groups(lines: pa.Array) -> Iterator[Group]:

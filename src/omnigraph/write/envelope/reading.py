@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage.columns import arrow_schema, arrow_type
+from omnigraph.storage.ulids import Ulids
 from omnigraph.write.envelope.blocks import BLOCK_BYTES, Block, Group, blocks, groups, is_blank, lines_of
 from omnigraph.write.envelope.record import Record, Refusal, judge
 from omnigraph.write.envelope.typed import Piece, TypeReader
-from omnigraph.write.keys import Ulids, canonical_ids
+from omnigraph.write.keys import canonical_ids
 
 # So few lines are read faster by the judge than by a call of Arrow's reader.
 JUDGED_MAX = 16
@@ -120,7 +121,7 @@ def parse(
         for key, rows in result.rows.items():
             parts.setdefault(key, []).append(replace(rows, places=rows.places + first_line))
         rejected.extend(replace(line, line=line.line + first_line) for line in result.rejected)
-        if keep_text:
+        if keep_text and not is_blank(block.text):
             kept.append((first_line, block.text))
         first_line += result.line_count
     rows_of = {t.name: _type_rows(t, parts[t.key]) for t in schema.types() if t.key in parts}
@@ -180,7 +181,7 @@ class _Work:
         self._readers = {t.key: TypeReader(t, self._ulids) for t in schema.types()}
 
     def read(self, block: Block) -> _BlockResult:
-        if is_blank(block):
+        if is_blank(block.text):
             return _BlockResult({}, [], block.text.count(b"\n"))
         lines = lines_of(block)
         read: dict[str, list[_Rows]] = {}

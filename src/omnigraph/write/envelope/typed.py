@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import EntityType, Property, PropertyType
 from omnigraph.storage.columns import arrow_schema, arrow_type
+from omnigraph.storage.ulids import Ulids
 from omnigraph.write.arrays import vectors_of
 from omnigraph.write.envelope.forms import DATA, LineReader, Prefix
-from omnigraph.write.keys import Ulids, canonical_ids
+from omnigraph.write.keys import canonical_ids
 from omnigraph.write.problems import Problem
 from omnigraph.write.temporal import DAY_MAX, DAY_MIN, MS_MAX, MS_MIN, day_of_text
 from omnigraph.write.values import convert

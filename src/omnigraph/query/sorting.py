@@ -1,0 +1,131 @@
+"""Sorting of many whole numbers in parts, so that a query can be stopped in the middle of a sort.
+
+A sort of numpy is one call, of a second for ten million rows. Above `PART_ROWS` rows it becomes a sample sort:
+
+1. splitters   quantiles of a random sample cut the range of the values
+2. partition   part by part of the rows, each row goes to the bucket between two splitters, or to that of the values
+               that equal a splitter; rows of a bucket stay in their order
+3. sort        bucket by bucket; one of equal values is sorted already, so frequent values make no large bucket
+
+The outcome is that of a stable sort of the whole, whatever the sample. `checkpoint` is called between all parts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from omnigraph.query.limits import checkpoint, reserve
+
+PART_ROWS = 500_000
+"""What is sorted, ranked or evaluated between two looks at the limits."""
+SAMPLES_PER_SPLITTER = 32
+SPLITTERS_MAX = 8192
+
+
+def parts(rows: int) -> Iterator[slice]:
+    """All rows, `PART_ROWS` at a time, with a look at the clock before each part."""
+    for start in range(0, rows, PART_ROWS):
+        checkpoint()
+        yield slice(start, min(start + PART_ROWS, rows))
+
+
+def concatenated(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The arrays, at least one, as one, with a look at the clock before each."""
+    whole = np.empty((sum(len(a) for a in arrays), *arrays[0].shape[1:]), dtype=arrays[0].dtype)
+    start = 0
+    for array in arrays:
+        checkpoint()
+        whole[start : start + len(array)] = array
+        start += len(array)
+    return whole
+
+
+def argsort(values: np.ndarray) -> np.ndarray:
+    """The places of the values in ascending order; places of equal values in their own order."""
+    if len(values) <= PART_ROWS:
+        return np.argsort(values, kind="stable")
+    if is_ascending(values):
+        return np.arange(len(values))
+    order, buckets = _partition(values)
+    for bucket in buckets:
+        checkpoint()
+        places = order[bucket]
+        order[bucket] = places[np.argsort(values[places], kind="stable")]
+    return order
+
+
+def sort(values: np.ndarray) -> np.ndarray:
+    """The values in ascending order."""
+    if len(values) <= PART_ROWS:
+        return np.sort(values)
+    if is_ascending(values):
+        return values
+    order, buckets = _partition(values)
+    ascending = values[order]
+    for bucket in buckets:
+        checkpoint()
+        ascending[bucket].sort()
+    return np.asarray(ascending)
+
+
+def argsort_pairs(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
+    """As `np.lexsort((minor, major))`: by the one, then by the other, then by place."""
+    if len(major) <= PART_ROWS:
+        return np.lexsort((minor, major))
+    low, size = int(minor.min()), int(minor.max()) - int(minor.min()) + 1
+    lowest, count = int(major.min()), int(major.max()) - int(major.min()) + 1
+    if size * count < 1 << 62:
+        reserve(len(major) * 8)
+        keys = major - lowest
+        keys *= size
+        keys += minor
+        keys -= low
+        return argsort(keys)
+    order = argsort(minor)
+    return np.asarray(order[argsort(major[order])])
+
+
+def is_ascending(values: np.ndarray) -> bool:
+    """A part at a time: most sequences that are not in order show it in the first."""
+    return all(bool((values[p][1:] >= values[p][:-1]).all()) for p in parts(len(values))) and bool(
+        (values[PART_ROWS::PART_ROWS] >= values[PART_ROWS - 1 : -1 : PART_ROWS]).all()
+    )
+
+
+def _partition(values: np.ndarray) -> tuple[np.ndarray, list[slice]]:
+    """(places by bucket, the buckets that have to be sorted). Buckets are in order of their values."""
+    rows = len(values)
+    reserve(rows * 18)
+    splitters = _splitters(values)
+    count = 2 * len(splitters) + 1
+    bucket_of = np.empty(rows, dtype=np.uint16)
+    sizes = []
+    for part in parts(rows):
+        # Even numbers lie between two splitters, odd ones equal a splitter.
+        left = np.searchsorted(splitters, values[part], side="left")
+        bucket_of[part] = left + np.searchsorted(splitters, values[part], side="right")
+        sizes.append(np.bincount(bucket_of[part], minlength=count))
+    bounds = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.sum(sizes, axis=0), out=bounds[1:])
+    order = np.empty(rows, dtype=np.int64)
+    free = bounds[:-1].copy()
+    for part, size in zip(parts(rows), sizes, strict=True):
+        places = np.argsort(bucket_of[part], kind="stable") + part.start
+        start = 0
+        for bucket in np.flatnonzero(size).tolist():
+            stop = start + int(size[bucket])
+            order[free[bucket] : free[bucket] + stop - start] = places[start:stop]
+            start = stop
+        free += size
+    between = [slice(a, b) for i, (a, b) in enumerate(itertools.pairwise(bounds.tolist())) if i % 2 == 0 and b - a > 1]
+    return order, between
+
+
+def _splitters(values: np.ndarray) -> np.ndarray:
+    count = min(2 * len(values) // PART_ROWS + 1, SPLITTERS_MAX)
+    sampled = np.random.default_rng(0).integers(0, len(values), count * SAMPLES_PER_SPLITTER)
+    sample = np.sort(values[sampled])
+    return np.unique(sample[SAMPLES_PER_SPLITTER // 2 :: SAMPLES_PER_SPLITTER])

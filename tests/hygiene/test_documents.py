@@ -1,0 +1,54 @@
+"""Documents of the repository: links lead somewhere, indices are complete, hooks and CI run the same tools."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+_FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    targets = [target for target in _LINK.findall(text) if "://" not in target]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("folder", ["adr", "runs"])
+def test_an_index_lists_every_page_of_its_folder(folder: str) -> None:
+    pages = {path.name for path in (ROOT / "docs" / folder).glob("*.md")} - {"README.md"}
+    index = (ROOT / "docs" / folder / "README.md").read_text(encoding="utf-8")
+    assert pages <= set(_LINK.findall(index))
+
+
+def test_every_decision_has_the_four_headings() -> None:
+    headings = ["## Context", "## Decision", "## What was measured", "## Consequences"]
+    for page in (ROOT / "docs" / "adr").glob("[0-9]*.md"):
+        assert re.findall(r"^## .*$", page.read_text(encoding="utf-8"), re.MULTILINE) == headings, page.name
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    shown = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    lines = [line for line in shown.splitlines() if not line.startswith("make")]
+    assert {line.split()[0] for line in lines} == set(phony[1].split())
+
+
+def test_hooks_run_the_tools_of_make_lint_and_types() -> None:
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    assert [repo["repo"] for repo in config["repos"]] == ["local"], "nothing is fetched"
+    entries = [hook["entry"].removesuffix(" --force-exclude") for hook in config["repos"][0]["hooks"]]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipes = re.findall(r"^(?:lint|types):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    commands = [line.strip().replace("$(BIN)", ".venv/bin") for line in "".join(recipes).splitlines()]
+    assert [command.removesuffix(" .") for command in commands] == entries
