@@ -229,7 +229,8 @@ class Turn:
             if turn > 1 and time.monotonic() > patience:
                 break
             try:
-                record = self._decided() or self._settle(trouble)
+                decided = self._decided()
+                record = decided or self._settle(trouble)
             except StorageError as error:
                 trouble = trouble if isinstance(trouble, StorageError) else error
                 time.sleep(min(2.0, 0.05 * 2**turn))
@@ -241,8 +242,12 @@ class Turn:
                 raise trouble  # perhaps visible, but not safe from a power loss: that is not acknowledged
             if record.commit is not None and record.nonce == self.ticket.nonce and record.kind == self.operation.kind:
                 return Outcome(record, self.result)
-            if isinstance(first, StorageError):
+            if isinstance(first, StorageError) and decided is None:
                 raise first
+            if isinstance(first, StorageError):
+                # Rolled back by another process, whose cleanup may have caused the error. A store that fails again and
+                # again is reported after a few equal refusals.
+                raise Aborted(str(first))
             # Failures while asking do not make a lost race the store's refusal.
             raise Aborted(first.refusal if isinstance(first, effect.EffectMissed) else None)
         if isinstance(trouble, StorageError):

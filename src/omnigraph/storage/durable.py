@@ -81,6 +81,9 @@ def _sync(path: str) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+    except FileNotFoundError as error:
+        # Removed, not unsynced: by a cleanup, after another process rolled this writer back.
+        raise StorageError(doing=f"making {path} durable", detail=str(error)) from error
     except OSError as error:
         raise NotDurable(doing=f"making {path} durable", detail=str(error)) from error
 
