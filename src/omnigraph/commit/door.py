@@ -101,9 +101,8 @@ class Door:
                     try:
                         prepared = self.prepare(operation, view, held)
                     except VersionReclaimed:
-                        if self.manifest.head(request.branch).commit == view.head.commit:
-                            raise
-                        continue  # others went on, and a cleanup has removed what this began with
+                        self._require_moved(view)
+                        continue
                     if prepared.is_empty:
                         return Outcome(None, prepared.result)
                 try:
@@ -114,11 +113,21 @@ class Door:
                     self._restore_strays(operation, request, held, deadline)
                     refusals.add(aborted.refusal, doing=f"committing {operation.kind}")
                     prepared = None
+                except VersionReclaimed:
+                    self._require_moved(view)
+                    prepared = None
                 except Busy:
                     pass
                 if time.monotonic() > deadline:
                     raise WriterBusy(branch=request.branch, waited_s=write_timeout_s())
             raise AssertionError("unreachable")
+
+    def _require_moved(self, view: View) -> None:
+        """Raise the error at hand, unless others committed since `view` was read: then a cleanup may have removed the
+        versions of that view, and the operation is prepared on a newer one.
+        """
+        if self.manifest.head(view.head.branch).commit == view.head.commit:
+            raise
 
     def prepare(self, operation: Operation, view: View, held: ExitStack) -> Prepared:
         """Long work holds a lease on what it reads and on the files that it writes, and an operation that reads other

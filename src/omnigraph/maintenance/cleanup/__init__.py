@@ -25,13 +25,14 @@ from typing import Any
 
 from omnigraph.commit.door import Door
 from omnigraph.commit.migrate import require_current
-from omnigraph.errors import GraphMoved, OmnigraphError, StorageError
+from omnigraph.errors import BranchPinUnreadable, GraphMoved, OmnigraphError, StorageError
 from omnigraph.maintenance.cleanup import execute
 from omnigraph.maintenance.cleanup.caches import cached
 from omnigraph.maintenance.cleanup.document import CleanupResult, Refused, plan_from_json, preview_of
 from omnigraph.maintenance.cleanup.floors import (
     Floors,
     FreshFloors,
+    Place,
     read_floors,
     require_no_drift,
     require_pins,
@@ -45,7 +46,7 @@ from omnigraph.maintenance.cleanup.policy import Policy, Rule, make_policy
 from omnigraph.maintenance.cleanup.space import with_space, without_largest
 from omnigraph.maintenance.together import together
 from omnigraph.pipeline.progress import Silent, Watcher
-from omnigraph.storage import leases
+from omnigraph.storage import lancefs, leases
 from omnigraph.storage.control import store_time_s
 from omnigraph.storage.layout import MANIFEST
 from omnigraph.storage.objects import all_exist
@@ -54,6 +55,8 @@ from omnigraph.storage.reserve import is_full
 
 __all__ = ["CleanupPlan", "CleanupResult", "Policy", "Rule", "cleanup", "make_policy", "plan_cleanup"]
 
+READINGS_MAX = 5
+"""How often something is read that others change or remove while it is read."""
 CLOCKS_APART_S = 3600.0
 """Clocks that differ by more than this are told of."""
 
@@ -157,9 +160,7 @@ class _Run:
         return floors
 
     def _facts(self, policy: Policy, now_s: float) -> Facts:
-        floors = read_floors(self.door, now_s=now_s)
-        require_settled(self.door)
-        handles = require_pins(self.door, floors)
+        floors, handles = self._floors(now_s)
         require_no_drift(self.door, floors)
         left: dict[str, set[str]] = {}
         for announcement in leases.announcements(self.door.manifest.location):
@@ -167,6 +168,24 @@ class _Run:
                 left.setdefault(folder, set()).update(paths)
         keys, in_flight = table_keys(self.door, floors), read_in_flight(self.door, floors)
         return Facts(self.door, floors, policy, now_s, keys, handles, left, in_flight)
+
+    def _floors(self, now_s: float) -> tuple[Floors, Mapping[Place, Any]]:
+        """The floors, and a handle of every version that a live branch stands on.
+
+        A branch may move on between the two, and another cleanup remove its old version: then both are read again.
+        """
+        for reading in range(1, READINGS_MAX + 1):
+            floors = read_floors(self.door, now_s=now_s)
+            require_settled(self.door)
+            try:
+                return floors, require_pins(self.door, floors)
+            except BranchPinUnreadable as error:
+                branch = error.fields["branch"]
+                moved = self.door.manifest.find(branch)
+                is_same = moved is not None and moved.commit == floors.heads[branch].commit
+                if is_same or reading == READINGS_MAX:
+                    raise
+        raise AssertionError("unreachable")
 
     def _plan(self, facts: Facts, *, only: set[str] | None) -> CleanupPlan:
         location = self.door.manifest.location
@@ -229,10 +248,17 @@ class _Run:
 
 
 def _planned(facts: Facts, path: str) -> TablePlan:
-    """A table that can't be planned keeps everything, and says why."""
-    try:
-        return plan_folder(facts, path)
-    except GraphMoved:
-        raise
-    except OmnigraphError as error:
-        return TablePlan(facts.keys.get(table_of(path), path), path, error=str(error))
+    """A table that can't be planned keeps everything, and says why. One of which another cleanup removes a fork
+    meanwhile is planned again, from a new listing.
+    """
+    key = facts.keys.get(table_of(path), path)
+    for _ in range(READINGS_MAX):
+        try:
+            return plan_folder(facts, path)
+        except GraphMoved:
+            raise
+        except OmnigraphError as error:
+            return TablePlan(key, path, error=str(error))
+        except lancefs.TableMissing:
+            continue
+    return TablePlan(key, path, error="other processes remove parts of it; run cleanup again")
