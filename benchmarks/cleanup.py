@@ -17,7 +17,7 @@ from typing import Any
 
 import omnigraph as og
 from benchmarks.report import Result
-from omnigraph.storage import lancefs
+from omnigraph.storage.lance import lance_api
 
 COMMITS = 500
 ROUNDS = 7
@@ -81,11 +81,11 @@ def _require(result: Any) -> None:
 
 def _tables(uri: str) -> list[tuple[Any, list[int]]]:
     """Every table of the graph, opened, with the versions below its newest."""
-    view = og.open(uri)._door.view("main")
+    view = og.open(uri)._committer.view("main")
     paths = [view.tables.location.join(pin.path) for pin in view.pins.values()]
     found = []
     for path in (*paths, view.tables.location.manifest_uri):
-        table = lancefs.open_newest(view.tables.location, path)
+        table = lance_api.open_newest(view.tables.location, path)
         found.append((table, [r["version"] for r in table.version_refs() if r["version"] < table.version]))
     return found
 

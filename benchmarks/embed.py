@@ -30,7 +30,7 @@ CHOICE = Choice("local", "wordllama-l2-supercat", 256, 1024)
 
 
 def run() -> Iterator[Result]:
-    from omnigraph.pipeline.session import SparkSettings, spark_session
+    from omnigraph.tasks.session import SparkSettings, spark_session
 
     texts = list(_texts())
     with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:

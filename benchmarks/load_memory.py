@@ -16,7 +16,7 @@ PROGRAM = """
 import re, sys
 import omnigraph as og
 from benchmarks.load_data import GRAPH
-from omnigraph.pipeline.session import SparkSettings, spark_session
+from omnigraph.tasks.session import SparkSettings, spark_session
 folder, uri = sys.argv[1:]
 spark = spark_session(SparkSettings(master="local[2,4]"))
 og.init(uri, GRAPH)

@@ -21,7 +21,7 @@ import pyarrow.dataset as pads
 import omnigraph as og
 from benchmarks.load_data import GRAPH, MIXED, SEED, mixed_lines, people, write_csv, write_parquet
 from benchmarks.report import Result
-from omnigraph.pipeline.session import SparkSettings, spark_session
+from omnigraph.tasks.session import SparkSettings, spark_session
 
 NDJSON_LINES = 2_000_000
 PARQUET = {"nodes": 500_000, "edges": 5_000_000}

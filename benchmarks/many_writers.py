@@ -28,13 +28,13 @@ for i in range(first, first + count):
 def run() -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
         alone = _seconds(f"{folder}/one", processes=1)
-        together = _seconds(f"{folder}/eight", processes=8)
+        map_threads = _seconds(f"{folder}/eight", processes=8)
         yield Result(
             "throughput of 8 processes × 50 upserts on one branch, against 1 process × 400",
-            alone / together,
+            alone / map_threads,
             0.5,
             False,
-            f"8 processes {400 / together:.0f} upserts/s, one {400 / alone:.0f} upserts/s",
+            f"8 processes {400 / map_threads:.0f} upserts/s, one {400 / alone:.0f} upserts/s",
         )
 
 

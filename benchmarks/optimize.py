@@ -90,7 +90,7 @@ import omnigraph as og
 asked, waits, taken, i = [], [], [], 0
 
 def observe(phase):
-    if phase == "ticket":
+    if phase == "lock":
         asked.append(time.perf_counter())
     elif phase == "check":
         waits.append(time.perf_counter() - asked[0])

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 import omnigraph as og
+from omnigraph.commit.operation import Prepared, TableWork, View, work_on
 from omnigraph.commit.request import Request
-from omnigraph.commit.stage import Prepared, TableWork, View, work_on
 
 SCHEMA = """
 node Item {
@@ -47,9 +47,9 @@ def worn_graph(uri: str, rows: int, *, fragment_rows: int = FRAGMENT_ROWS) -> og
     """`rows` rows in fragments of `fragment_rows`; indices cover the first nine tenths."""
     graph = og.init(uri, SCHEMA)
     indexed = rows * 9 // 10
-    graph._door.run(_Append(0, indexed, fragment_rows), Request("main"))
+    graph._committer.run(_Append(0, indexed, fragment_rows), Request("main"))
     graph.optimize(target_rows_per_fragment=2, engine="local")
-    graph._door.run(_Append(indexed, rows - indexed, fragment_rows), Request("main"))
+    graph._committer.run(_Append(indexed, rows - indexed, fragment_rows), Request("main"))
     return graph
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import omnigraph as og
 from benchmarks.query_data import SEED, Data, make
 from benchmarks.report import Result
-from omnigraph.storage import lancefs
+from omnigraph.storage.lance import lance_api
 
 PEERS = ("kuzu", "ladybug")
 ROUNDS = 5
@@ -160,9 +160,9 @@ def _best_ms(call: Callable[[], object]) -> float:
 
 
 def _table(graph: og.Graph, name: str) -> Any:
-    view = graph._door.view("main")
+    view = graph._committer.view("main")
     pin = view.pins[view.type(name).id]
-    return lancefs.open_newest(view.tables.location, view.tables.location.join(pin.path))
+    return lance_api.open_newest(view.tables.location, view.tables.location.join(pin.path))
 
 
 def _look_up(graph: og.Graph, data: Data) -> Result:

@@ -18,7 +18,7 @@ import numpy as np
 import omnigraph as og
 from benchmarks.optimize_data import worn_graph
 from benchmarks.report import Result
-from omnigraph.storage.indices import built_indices
+from omnigraph.storage.lance.indices import built_indices
 
 ROWS = 4_000_000
 ROUNDS = 40

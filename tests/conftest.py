@@ -20,7 +20,7 @@ LONGEST = ("tests/spark/", "tests/faults/", "tests/contention/", "tests/demo/")
 def _no_session_of_other_tests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that is not about Spark is a program of its own: the session of the tests before it is not there."""
     if "spark" not in request.fixturenames and request.node.path.parent.name != "spark":
-        monkeypatch.setattr("omnigraph.pipeline.engine.active_session", lambda: None)
+        monkeypatch.setattr("omnigraph.tasks.engine.active_session", lambda: None)
 
 
 @pytest.hookimpl(optionalhook=True)

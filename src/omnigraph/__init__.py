@@ -16,13 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omnigraph import errors as errors
-    from omnigraph.create import init_graph as init
-    from omnigraph.graph import Graph
-    from omnigraph.graph import open_graph as open
-    from omnigraph.maintenance.clone import clone_graph as clone
-    from omnigraph.pipeline.datasource import register
-    from omnigraph.pipeline.tabular import TableSource
-    from omnigraph.results import (
+    from omnigraph.graph.create import init_graph as init
+    from omnigraph.graph.handle import Graph
+    from omnigraph.graph.handle import open_graph as open
+    from omnigraph.graph.results import (
         BranchInfo,
         CommitInfo,
         EmbedResult,
@@ -33,8 +30,11 @@ if TYPE_CHECKING:
         TagInfo,
         WriteResult,
     )
-    from omnigraph.snapshot import Snapshot
-    from omnigraph.transaction import Transaction
+    from omnigraph.graph.snapshot import Snapshot
+    from omnigraph.graph.transaction import Transaction
+    from omnigraph.maintenance.clone import clone_graph as clone
+    from omnigraph.pipeline.datasource.source import register
+    from omnigraph.pipeline.load.table_sources import TableSource
 
 __version__ = "0.1.0"
 
@@ -61,16 +61,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "init": ("omnigraph.create", "init_graph"),
-    "open": ("omnigraph.graph", "open_graph"),
+    "init": ("omnigraph.graph.create", "init_graph"),
+    "open": ("omnigraph.graph.handle", "open_graph"),
     "clone": ("omnigraph.maintenance.clone", "clone_graph"),
-    "Graph": ("omnigraph.graph", "Graph"),
-    "Snapshot": ("omnigraph.snapshot", "Snapshot"),
-    "Transaction": ("omnigraph.transaction", "Transaction"),
-    "register": ("omnigraph.pipeline.datasource", "register"),
-    "TableSource": ("omnigraph.pipeline.tabular", "TableSource"),
+    "Graph": ("omnigraph.graph.handle", "Graph"),
+    "Snapshot": ("omnigraph.graph.snapshot", "Snapshot"),
+    "Transaction": ("omnigraph.graph.transaction", "Transaction"),
+    "register": ("omnigraph.pipeline.datasource.source", "register"),
+    "TableSource": ("omnigraph.pipeline.load.table_sources", "TableSource"),
     **{
-        name: ("omnigraph.results", name)
+        name: ("omnigraph.graph.results", name)
         for name in (
             "BranchInfo",
             "CommitInfo",

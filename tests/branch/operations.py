@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.commit.door import Door
+from omnigraph.commit.committer import Committer
+from omnigraph.commit.operation import Prepared, TableWork, View, work_on
 from omnigraph.commit.request import Outcome, Request
-from omnigraph.commit.stage import Prepared, TableWork, View, work_on
-from omnigraph.storage.records import Pin
+from omnigraph.storage.manifest.records import Pin
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def adopted(fragment: Any, base_id: int | None) -> Any:
     return FragmentMetadata.from_json(json.dumps({**body, "id": 0, **dict.fromkeys(notes)}))
 
 
-def run(graph: Any, operation: Any, *, branch: str = "main", door: Door | None = None) -> Outcome:
-    return (door or graph._door).run(operation, Request(branch=branch))
+def run(graph: Any, operation: Any, *, branch: str = "main", committer: Committer | None = None) -> Outcome:
+    return (committer or graph._committer).run(operation, Request(branch=branch))
 
 
 def record_merge(graph: Any, source: str, *, into: str = "main") -> str:

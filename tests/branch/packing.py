@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.storage import packed_heads
-from omnigraph.storage.manifest import Manifest
-from omnigraph.storage.manifest_config import HEAD
-from omnigraph.storage.packed_heads import pack_heads
-from omnigraph.storage.records import Head, Record
+from omnigraph.storage.manifest import packed_heads
+from omnigraph.storage.manifest.config import HEAD
+from omnigraph.storage.manifest.packed_heads import pack_heads
+from omnigraph.storage.manifest.records import Head, Record
+from omnigraph.storage.manifest.table import Manifest
 from omnigraph.storage.ulids import new_ulid
 
 SCHEMA = "node Person { name: String @key }"

@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
-from omnigraph.storage.manifest import Manifest, SwapLost
+from omnigraph.storage.manifest.table import Manifest, SwapLost
 
 VERBS: dict[str, Callable[[og.Graph], object]] = {
     "create_branch": lambda graph: graph.create_branch("work"),

@@ -14,13 +14,14 @@ import omnigraph as og
 from omnigraph import errors
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
-from omnigraph.maintenance.verify.scope import StillManifest
-from omnigraph.storage import head_packs, lancefs, packed_heads
-from omnigraph.storage.durable import NotDurable
-from omnigraph.storage.head_packs import Pack, dump_packs, load_packs, tombstone
-from omnigraph.storage.manifest import FORMAT, Manifest, SwapLost
-from omnigraph.storage.manifest_config import HEAD, PACKED
-from omnigraph.storage.manifest_rows import FORMAT_PACKED, manifest_rows
+from omnigraph.maintenance.verify.scope import FrozenManifest
+from omnigraph.storage.durability import NotDurable
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.manifest import head_packs, packed_heads
+from omnigraph.storage.manifest.config import HEAD, PACKED
+from omnigraph.storage.manifest.head_packs import Pack, dump_packs, load_packs, tombstone
+from omnigraph.storage.manifest.rows import FORMAT_PACKED, manifest_rows
+from omnigraph.storage.manifest.table import FORMAT, Manifest, SwapLost
 from tests.branch.packing import SCHEMA, Model, before_swap, contents, loose, moved, pack, packing_at, write
 
 Act = Callable[[og.Graph], object]
@@ -251,10 +252,10 @@ def test_a_packing_that_buried_newer_heads_puts_them_back(graph: og.Graph) -> No
     write(graph, "loose", "new")
     graph.delete_branch("packed")
     expected = contents(graph)
-    op = lancefs.operations()
+    op = lance_api.operations()
     bury = op.UpdateConfig(config_updates=op.UpdateMap(dict(plan.updates)))
-    tx = lancefs.transaction(bury, read_version=manifest.table().version)
-    buried = lancefs.commit(graph._location, graph._location.manifest_uri, tx)
+    tx = lance_api.transaction(bury, read_version=manifest.table().version)
+    buried = lance_api.commit(graph._location, graph._location.manifest_uri, tx)
     assert contents(graph) != expected
     assert not packed_heads._stands(manifest, plan, buried.version)
     assert contents(graph) == expected
@@ -281,13 +282,13 @@ def test_random_operations_by_stale_handles_do_what_a_dictionary_does(tmp_path: 
     """Writers may hold heads that they read long ago: such a swap succeeds exactly if the branch is where it was."""
     rng = random.Random(seed)
     graph = og.init(tmp_path / "graph", SCHEMA)
-    doors = [graph._door, og.open(graph.uri)._door]
+    committers = [graph._committer, og.open(graph.uri)._committer]
     main = graph._manifest.head("main")
     model = Model({"main": (main.incarnation, main.epoch)})
     held = {}
     for step in range(120):
-        door = rng.choice(doors)
-        manifest, name = door.manifest, rng.choice([f"b{i}" for i in range(12)])
+        committer = rng.choice(committers)
+        manifest, name = committer.manifest, rng.choice([f"b{i}" for i in range(12)])
         match rng.choice(["create", "create", "write", "write", "hold", "stale", "stale", "delete", "pack"]):
             case "create" if name not in model.states:
                 head = create_branch(manifest, name, from_=rng.choice(sorted(model.states)))
@@ -305,14 +306,14 @@ def test_random_operations_by_stale_handles_do_what_a_dictionary_does(tmp_path: 
                         manifest.swap(head, moved(head))
             case "delete" if name in model.states:
                 try:
-                    delete_branch(door, name)
+                    delete_branch(committer, name)
                     del model.states[name]
                 except errors.BranchInUse:
                     assert any(h.made_from and h.made_from[0] == name for h in manifest.heads().values())
             case "pack":
                 assert packed_heads.pack_heads(manifest, keep=rng.randrange(4)) in (True, False)
         if step % 10 == 0:
-            model.check(rng.choice(doors).manifest)
+            model.check(rng.choice(committers).manifest)
     model.check(Manifest(graph._location))
 
 
@@ -443,7 +444,7 @@ def test_cleanup_keeps_what_packed_branches_stand_on(graph: og.Graph) -> None:
 
 
 def test_a_version_that_is_looked_at_alone_reads_its_own_packs(graph: og.Graph) -> None:
-    still = StillManifest(graph._location)
+    still = FrozenManifest(graph._location)
     before = still.heads()
     graph.delete_branch("packed")
     assert pack(graph)

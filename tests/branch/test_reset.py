@@ -12,11 +12,11 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.branch import reset
-from omnigraph.storage.incarnations import start_of
-from omnigraph.storage.manifest import FULL_EVERY, RECENT_MAX, Manifest
+from omnigraph.storage.manifest.incarnations import start_of
+from omnigraph.storage.manifest.table import FULL_EVERY, RECENT_MAX, Manifest
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode City { name: String @key }\nedge In: Person -> City"
-PHASES = ("prepare", "ticket", "check", "plan", "effect", "publish", "acknowledge", "release")
+PHASES = ("prepare", "lock", "check", "plan", "effect", "publish", "acknowledge", "release")
 
 
 @pytest.fixture(autouse=True)
@@ -274,7 +274,7 @@ def _during(graph: og.Graph, phase: str, act: Any) -> og.Graph:
     def observe(seen: str) -> None:
         if seen == phase and not done:
             done.append(seen)
-            slow._door.tickets._heart._held.clear()
+            slow._committer.locks._heart._held.clear()
             act()
 
     slow = og.open(graph.uri, observer=observe)
@@ -330,20 +330,20 @@ def test_a_reset_that_is_overtaken_by_a_writer_or_by_another_reset(graph: og.Gra
 
 def test_a_late_effect_of_the_old_incarnation_is_restored_over(graph: og.Graph) -> None:
     """The writer is stopped right before its first effect; a reset settles it and goes; then its effect comes."""
-    from omnigraph.commit import effect
+    from omnigraph.commit import effects
 
-    old, calls, original = ids(graph)[3], list[int](), effect._commit
+    old, calls, original = ids(graph)[3], list[int](), effects._commit
 
     def late(tables: Any, target: Any, tx: Any) -> Any:
         if not calls:
             calls.append(1)
-            slow._door.tickets._heart._held.clear()
+            slow._committer.locks._heart._held.clear()
             og.open(graph.uri).reset_branch("main", to=old)
         return original(tables, target, tx)
 
     slow = og.open(graph.uri)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(effect, "_commit", late)
+        patch.setattr(effects, "_commit", late)
         slow.upsert({"Person": [{"name": "Bob", "age": 9}]})
     assert people(graph) == {"Ada": 1, "Bob": 9}
     assert len(ids(graph)) == 5

@@ -13,8 +13,8 @@ from omnigraph import errors
 from omnigraph.branch import tags as tag_verbs
 from omnigraph.errors import HostileOrDamagedManifest, StorageError
 from omnigraph.maintenance.cleanup import execute
-from omnigraph.storage.manifest import Manifest
-from omnigraph.storage.tags import TAG, Tag
+from omnigraph.storage.manifest.table import Manifest
+from omnigraph.storage.manifest.tags import TAG, Tag
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode City { name: String @key }"
 

@@ -114,7 +114,7 @@ def test_a_time_names_an_older_state(cli: Cli, done: Cli, graph: Path) -> None:
 def test_a_folder_is_what_ends_in_a_slash_or_is_one_or_has_another_format(
     done: Cli, graph: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.pipeline.engine.active_session", lambda: None)
+    monkeypatch.setattr("omnigraph.tasks.engine.active_session", lambda: None)
     Path("there").mkdir()
     for out, options in (("new/", ()), ("there", ()), ("tables", ("--format", "parquet"))):
         result = done("export", graph, "--out", out, *options)

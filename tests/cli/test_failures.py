@@ -80,7 +80,7 @@ def test_a_bug_is_told_in_short_and_in_full_on_demand(cli: Cli, folder: Path, mo
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(target, "open_graph", broken)
-    monkeypatch.setattr("omnigraph.cli.data.open_graph", broken)
+    monkeypatch.setattr("omnigraph.cli.commands.data.open_graph", broken)
     result = cli("snapshot", "g")
     assert result.code == 1
     assert "internal error: ZeroDivisionError: a bug" in result.err

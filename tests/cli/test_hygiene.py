@@ -10,9 +10,9 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import InvalidFilter, StorageError, UsageError
 from omnigraph.language.schema.model import PropertyType
-from omnigraph.storage import lancefs
+from omnigraph.storage.lance import lance_api
 from omnigraph.write import values
-from omnigraph.write.problems import Problem
+from omnigraph.write.violations import Problem
 from tests.cli.conftest import Cli
 
 QUERY = "query q() { match { $a: Person  $a knows $b } return { $b.name } }"
@@ -102,9 +102,9 @@ def test_a_text_that_is_too_long_for_a_string_is_told(monkeypatch: pytest.Monkey
 def test_what_arrow_cant_decode_is_a_damaged_file() -> None:
     import pyarrow as pa
 
-    with pytest.raises(StorageError), lancefs.reading("reading", decodes=True):
+    with pytest.raises(StorageError), lance_api.reading("reading", decodes=True):
         pa.array(["x"]).cast(pa.int64())
-    with pytest.raises(pa.ArrowInvalid), lancefs.reading("writing"):
+    with pytest.raises(pa.ArrowInvalid), lance_api.reading("writing"):
         pa.array(["x"]).cast(pa.int64())
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.cli.commands.query import parameters
 from omnigraph.cli.files import read_json
-from omnigraph.cli.query import parameters
-from omnigraph.cli.shell_session import params_of, type_of
+from omnigraph.cli.shell.session import params_of, type_of
 from omnigraph.errors import FileUnreadable, ParameterError, UsageError
 from omnigraph.language.query import bind_params
 from tests.language.query.texts import checked

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.cli.lanes import WIDTH_MAX, drawn, rows
+from omnigraph.cli.history_graph import WIDTH_MAX, drawn, rows
 from omnigraph.cli.main import main
-from omnigraph.results import CommitInfo
+from omnigraph.graph.results import CommitInfo
 
 
 def commit(name: str, *parents: str) -> CommitInfo:

@@ -22,10 +22,10 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import omnigraph as og
-from omnigraph.cli.shell_complete import Known, complete
-from omnigraph.cli.shell_prompt import history_of, history_path, interact
-from omnigraph.cli.shell_session import COMMANDS, Session
-from omnigraph.cli.shell_text import is_whole, split, words_of
+from omnigraph.cli.shell.complete import Known, complete
+from omnigraph.cli.shell.prompt import history_of, history_path, interact
+from omnigraph.cli.shell.session import COMMANDS, Session
+from omnigraph.cli.shell.text import is_whole, split, words_of
 from omnigraph.cli.target import Target
 from omnigraph.language.schema.parse import parse_schema
 from tests.cli.conftest import SCHEMA as PEOPLE
@@ -542,7 +542,7 @@ def test_the_history_stands_in_the_state_folder_of_the_user(monkeypatch: pytest.
 
 
 def test_a_long_table_is_cut_on_a_terminal_only(session: Session, monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setattr("omnigraph.cli.shell_session.SHOWN_ROWS", 1)
+    monkeypatch.setattr("omnigraph.cli.shell.session.SHOWN_ROWS", 1)
     (statement,) = split([NAMES])
     session.run(statement)
     assert capsys.readouterr().out.splitlines() == ["p.name", "Ada", "Bob"]

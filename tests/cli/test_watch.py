@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from omnigraph.cli.watch import _times, watching
-from omnigraph.pipeline.runner import LocalRunner
+from omnigraph.tasks.runner import LocalRunner
 
 JOB = """
 import sys, time

@@ -21,7 +21,7 @@ READS, WRITES = 1, 2
 TOUCHES: dict[str, dict[str, int]] = {
     "start": {"head": READS},  # takes a view; what a fresh handle sweeps is decided, so that nobody needs it
     "prepare": {},  # reads pinned versions only, which nobody can change
-    "ticket": {"tickets": WRITES, "head": READS},
+    "lock": {"tickets": WRITES, "head": READS},
     "check": {"head": READS, "tables": READS},
     "plan": {},  # written for recoverers, of which there are none while nobody stops
     "effect": {"tables": WRITES},

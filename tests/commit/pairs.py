@@ -12,14 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph
-from omnigraph.errors import (
-    BranchNotFound,
-    ConstraintViolation,
-    KeyConflict,
-    ReadSetConflict,
-    UnknownProperty,
-)
-from omnigraph.storage.records import RECOVERY_ACTOR
+from omnigraph.errors import BranchNotFound, ConstraintViolation, KeyConflict, ReadSetConflict, UnknownProperty
+from omnigraph.storage.manifest.records import RECOVERY_ACTOR
 from tests.commit.stepper import Stepper, open_without_heart
 from tests.contention.audit import objects_left, wrong_epochs
 

@@ -23,7 +23,7 @@ def next_epoch(path: Path, branch: str = "main") -> int:
     return int(omnigraph.open(path)._manifest.head(branch).epoch) + 1
 
 
-def ticket(path: Path, body: Any = None, *, branch: str = "main", ahead: int = 0) -> Path:
+def lock(path: Path, body: Any = None, *, branch: str = "main", ahead: int = 0) -> Path:
     """The ticket of the epoch that comes next, held by somebody elsewhere; `body` is bytes, or a value of JSON."""
     if body is None:
         body = {"nonce": "planted", "owner": ELSEWHERE, "tables": [], "kind": "write"}

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import omnigraph
-from omnigraph.commit import door as door_module
+from omnigraph.commit import committer as committer_module
 
 START = "start"
 WAIT = "wait"
@@ -31,7 +31,7 @@ _mine = threading.local()
 def open_without_heart(path: Path, **options: Any) -> Any:
     """A handle that never renews its tickets."""
     graph = omnigraph.open(path, **options)
-    graph._door.tickets._heart.watch = lambda ticket: None  # type: ignore[method-assign]
+    graph._committer.locks._heart.watch = lambda lock: None  # type: ignore[method-assign]
     return graph
 
 
@@ -138,7 +138,7 @@ def _patched(environment: dict[str, str], pause: type) -> AbstractContextManager
             self._patch = pytest.MonkeyPatch()
             for name, value in environment.items():
                 self._patch.setenv(name, value)
-            self._patch.setattr(door_module, "Backoff", pause)
+            self._patch.setattr(committer_module, "Backoff", pause)
             return self._patch
 
         def __exit__(self, *_: object) -> None:

@@ -49,21 +49,21 @@ def write_in_time(path: Path, *, branch: str = "main") -> float:
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_a_ticket_that_cant_be_understood_holds_a_branch_for_a_lease_and_no_longer(path: Path, body: bytes) -> None:
-    plant.ticket(path, body)
+    plant.lock(path, body)
     assert write_in_time(path) > LEASE_S
     assert not objects_left(path)
 
 
 def test_a_ticket_from_another_machine_holds_a_branch_for_a_lease(path: Path) -> None:
-    plant.ticket(path)
+    plant.lock(path)
     assert write_in_time(path) > LEASE_S
     assert not objects_left(path)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"nonce": "other"}', b'{"nonce": "planted"}'], ids=repr)
 def test_a_plan_that_cant_be_understood_is_no_plan(path: Path, body: bytes) -> None:
-    ticket = plant.ticket(path)
-    ticket.with_name(ticket.name.replace(".0.json", ".plan0.json")).write_bytes(body)
+    lock = plant.lock(path)
+    lock.with_name(lock.name.replace(".0.json", ".plan0.json")).write_bytes(body)
     write_in_time(path)
     assert not objects_left(path)
 
@@ -74,10 +74,10 @@ def test_a_plan_that_cant_be_understood_is_no_plan(path: Path, body: bytes) -> N
 )
 def test_a_plan_of_the_right_form_with_nonsense_in_it_is_no_plan(path: Path, tables: str) -> None:
     head = omnigraph.open(path)._manifest.head("main")
-    ticket = plant.ticket(path)
+    lock = plant.lock(path)
     record = f'{{"p": "{head.commit}", "e": {head.epoch + 1}, "s": "{head.schema}"}}'
     body = f'{{"nonce": "planted", "attempt": 0, "tables": {tables}, "record": {record}}}'
-    ticket.with_name(ticket.name.replace(".0.json", ".plan0.json")).write_text(body)
+    lock.with_name(lock.name.replace(".0.json", ".plan0.json")).write_text(body)
     write_in_time(path)
     assert not objects_left(path)
 
@@ -118,13 +118,13 @@ def test_an_object_that_cant_be_deleted_blocks_nobody(path: Path) -> None:
 
 @pytest.mark.parametrize("ahead", [1, 7])
 def test_a_ticket_of_an_epoch_that_has_not_come_yet_blocks_nobody_now(path: Path, ahead: int) -> None:
-    plant.ticket(path, ahead=ahead)
+    plant.lock(path, ahead=ahead)
     assert write_in_time(path) < NOISE_S
 
 
 def test_tickets_of_a_branch_that_was_deleted_are_swept(path: Path, graph: Any) -> None:
     graph.create_branch("side")
-    plant.ticket(path, branch="side")
+    plant.lock(path, branch="side")
     folder = plant.folder(path, "side")
     graph.delete_branch("side")
     assert not folder.exists()
@@ -137,7 +137,7 @@ def test_tickets_of_a_branch_that_was_deleted_are_swept(path: Path, graph: Any) 
 
 def test_tickets_of_a_deleted_branch_do_not_hold_the_new_one_of_its_name(path: Path, graph: Any) -> None:
     graph.create_branch("side")
-    old = plant.ticket(path, branch="side")
+    old = plant.lock(path, branch="side")
     body = old.read_bytes()
     graph.delete_branch("side")
     graph.create_branch("side")
@@ -150,7 +150,7 @@ def test_a_ticket_whose_epoch_was_decided_meanwhile_is_void(path: Path) -> None:
     """A has looked at the head and is slow; B commits that epoch and releases; A's ticket for it is nobody's."""
     with waiting_is_a_step():
         a = Stepper("a", path, lambda graph: graph.upsert({"Left": [{"name": "a"}]}))
-        while a.at != "ticket":
+        while a.at != "lock":
             a.advance()
         omnigraph.open(path).upsert({"Left": [{"name": "b"}]})
         a.advance()

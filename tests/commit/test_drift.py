@@ -16,7 +16,7 @@ from tests.contention.audit import objects_left, wrong_epochs
 
 
 def table_of(graph: Any, type_name: str, branch: str = "main") -> tuple[str, int]:
-    view = graph._door.view(branch)
+    view = graph._committer.view(branch)
     pin = view.pins[view.type(type_name).id]
     return str(view.tables.location.join(pin.path)), pin.version
 
@@ -82,7 +82,7 @@ def test_drift_on_a_table_of_a_dead_writer_does_not_block_its_recovery(
 ) -> None:
     monkeypatch.setenv("OMNIGRAPH_LEASE_S", "0.2")
     tables = [graph.schema().node[name].id for name in ("Left", "Right")]
-    plant.ticket(path, {"nonce": "planted", "owner": plant.ELSEWHERE, "tables": tables, "kind": "write"})
+    plant.lock(path, {"nonce": "planted", "owner": plant.ELSEWHERE, "tables": tables, "kind": "write"})
     newest = raw_append(graph, "Left")
     graph.upsert({"Right": [{"name": "new"}]})
     assert lance.dataset(table_of(graph, "Left")[0]).version == newest

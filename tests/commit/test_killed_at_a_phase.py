@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.commit.observe import PHASES
+from omnigraph.commit.phases import PHASES
 from tests.commit.deeds import DEEDS
 from tests.contention.processes import Processes
 

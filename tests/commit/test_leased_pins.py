@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.commit.door import Door
-from omnigraph.commit.stage import Prepared, View
+from omnigraph.commit.committer import Committer
+from omnigraph.commit.operation import Prepared, View
 from omnigraph.errors import VersionReclaimed
 from omnigraph.storage.layout import LEASES
-from omnigraph.storage.leases import leases
-from omnigraph.storage.records import Pin
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.storage.objects.leases import leases
 from tests.branch.operations import run
 from tests.commit import deeds
 from tests.faults.s3server import S3Server, World
@@ -45,7 +45,7 @@ class Compare:
 
 
 def compare(graph: og.Graph, branch: str, *more: Pin) -> Compare:
-    return Compare((*graph._door.view(branch).pins.values(), *more), graph.snapshot(branch).commit)
+    return Compare((*graph._committer.view(branch).pins.values(), *more), graph.snapshot(branch).commit)
 
 
 def test_the_lease_holds_from_before_preparing_until_after_publishing(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_the_lease_holds_from_before_preparing_until_after_publishing(tmp_path: 
     def observe(phase: str) -> None:
         pinned[phase] = {path for lease in leases(graph._location) for path in lease.pins}
 
-    run(graph, operation, door=Door(graph._manifest, observer=observe))
+    run(graph, operation, committer=Committer(graph._manifest, observer=observe))
     expected = {pin.path for pin in operation.pins}
     assert {phase for phase, paths in pinned.items() if paths == expected} == set(pinned) - {"prepare"}
     assert not list((tmp_path / "graph" / LEASES).glob("*"))
@@ -66,7 +66,7 @@ def test_the_lease_holds_from_before_preparing_until_after_publishing(tmp_path: 
 def test_a_version_that_is_not_there_is_refused_before_anything_is_prepared(tmp_path: Path) -> None:
     deeds.create_with_fork(str(tmp_path / "graph"))
     graph = og.open(tmp_path / "graph")
-    pin = graph._door.view("side").pins[graph.schema().node["Left"].id]
+    pin = graph._committer.view("side").pins[graph.schema().node["Left"].id]
     before = graph.snapshot().commit
     with pytest.raises(VersionReclaimed):
         run(graph, compare(graph, "side", pin.at(pin.version + 7)))
@@ -94,7 +94,7 @@ def test_a_lease_on_live_branches_and_their_base_takes_five_requests(world: tupl
     rows = {f"T{i}": [{"name": "old"}] for i in range(TYPES)}
     graph.insert(rows)
     graph.create_branch("side")
-    base = graph._door.view("main").pins.values()
+    base = graph._committer.view("main").pins.values()
     for branch in ("side", "main"):
         graph.upsert({name: [{"name": branch}] for name in rows}, branch=branch)
     operation = compare(graph, "side", *base)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import omnigraph
-from omnigraph.commit import owner, ticket
+from omnigraph.commit import advisory_lock, owner
 from tests.commit import plant
 from tests.commit.stepper import open_without_heart
 from tests.contention.audit import objects_left, wrong_epochs
@@ -92,7 +92,7 @@ def test_a_writer_whose_heart_stands_still_is_overtaken_after_a_lease(path: Path
 
 
 def test_nobody_renews_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ticket, "RENEWALS_MOST_S", LEASE_S)
+    monkeypatch.setattr(advisory_lock, "RENEWALS_MOST_S", LEASE_S)
     slow = Slow(path)
     waiting = quick(path)
     waiting.join(30)
@@ -105,7 +105,7 @@ def test_a_heart_goes_on_beating_after_the_store_has_failed_once(path: Path, mon
     from omnigraph.errors import StorageError
 
     slow = Slow(path)
-    objects = slow.graph._door.tickets.objects
+    objects = slow.graph._committer.locks.objects
     failed = threading.Event()
     real = objects.write
 
@@ -133,7 +133,7 @@ def test_a_dead_process_of_this_machine_is_known_to_be_dead(path: Path, monkeypa
     deadline = time.monotonic() + 10
     while not owner.is_gone(body):  # also while it is a zombie that nobody has reaped
         assert time.monotonic() < deadline
-    plant.ticket(path, {"nonce": "planted", "owner": body, "tables": [], "kind": "write"})
+    plant.lock(path, {"nonce": "planted", "owner": body, "tables": [], "kind": "write"})
     began = time.monotonic()
     omnigraph.open(path).upsert({"Left": [{"name": "new"}]})
     assert time.monotonic() - began < NOISE_S

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.commit.door import Door
+from omnigraph.commit.committer import Committer
 from tests.branch.operations import Lineage, record_merge, run
 from tests.commit import deeds
 
@@ -24,7 +24,7 @@ def test_a_commit_without_tables_records_its_second_parent(graph: og.Graph) -> N
     commit = record_merge(graph, "side")
     newest = og.open(graph.uri).commits()[0]
     assert (newest.id, newest.parent, newest.merged_parent) == (commit, before.commit, side)
-    assert graph._door.view("main").pins == before.view.pins
+    assert graph._committer.view("main").pins == before.view.pins
 
 
 def test_the_second_parent_survives_in_rows_of_the_manifest(graph: og.Graph) -> None:
@@ -49,9 +49,9 @@ def test_an_interrupted_commit_without_tables_is_there_or_not_at_all(graph: og.G
         if name == phase:
             raise Stopped
 
-    door = Door(graph._manifest, observer=observer)
+    committer = Committer(graph._manifest, observer=observer)
     with pytest.raises(Stopped):
-        run(graph, Lineage(side), door=door)
+        run(graph, Lineage(side), committer=committer)
     graph.upsert({"Left": [{"name": "next", "n": 1}]})
     merged = [c for c in og.open(graph.uri).commits() if c.merged_parent == side]
     assert len(merged) == (0 if phase == "plan" else 1)

@@ -17,7 +17,7 @@ from tests.contention.audit import objects_left, wrong_epochs
 from tests.contention.processes import Processes
 from tests.maintenance import strangers
 
-WRITES = {"ticket", "plan", "effect", "publish"}
+WRITES = {"lock", "plan", "effect", "publish"}
 """Phases in which something is written for others to see."""
 
 
@@ -71,7 +71,7 @@ def test_an_optimize_of_many_commits_leaves_none(path: Path) -> None:
     seen.clear()
     result = graph.optimize()
     assert result.table("node:Left").fragments_removed > 1
-    assert "ticket" in seen
+    assert "lock" in seen
     assert not objects_left(path)
     graph.insert({"Left": [{"name": "later"}]})
     assert len(graph.snapshot().read("Left")) == 23

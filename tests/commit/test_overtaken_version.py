@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.storage import checksums, durable
+from omnigraph.storage import durability
+from omnigraph.storage.files import checksums
 from tests.commit.stepper import open_without_heart
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode City { name: String @key }"
@@ -24,7 +25,7 @@ def test_a_writer_whose_version_was_collected_prepares_again(
     og.init(str(tmp_path / "graph"), SCHEMA).close()
     graph = open_without_heart(str(tmp_path / "graph"))
     graph.insert({"Person": [{"name": "Ada", "age": 1}]})
-    module = checksums if call == "note" else durable
+    module = checksums if call == "note" else durability
     original = getattr(module, call)
     paused: list[str] = []
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from omnigraph.commit import effect, turn
-from omnigraph.commit.stage import Prepared, TableWork
-from omnigraph.storage import durable
+from omnigraph.commit import attempt, effects
+from omnigraph.commit.operation import Prepared, TableWork
+from omnigraph.storage import durability
+from omnigraph.storage.files.references import References, folder_of, read_references
 from omnigraph.storage.layout import Location
-from omnigraph.storage.listing import listed
-from omnigraph.storage.records import Pin
-from omnigraph.storage.references import References, folder_of, read_references
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.storage.objects.listing import listed
 from tests.faults.scenes import Place
 from tests.faults.verbs import by_name
 
@@ -40,14 +40,14 @@ def test_what_a_commit_adds_was_declared(tmp_path: Path, monkeypatch: pytest.Mon
     verb, place = by_name(name), Place(str(tmp_path / "graph"))
     verb.start(place)
     added: dict[str, int] = {}
-    run_effects = effect.run_effects
+    run_effects = effects.run_effects
 
     def run(prepared: Prepared, *args: Any, **options: Any) -> None:
         location = prepared.view.tables.location
         before = {t: needed(location, work.pin) for t, work in prepared.tables.items()}
         declared = {t: set(work.files) for t, work in prepared.tables.items()}
         for t, work in prepared.tables.items():
-            assert durable.manifest_path(work.pin.path, work.pin.version) in declared[t]
+            assert durability.manifest_path(work.pin.path, work.pin.version) in declared[t]
             assert all((tmp_path / "graph" / file).exists() for file in declared[t])
         run_effects(prepared, *args, **options)
         for t, work in prepared.tables.items():
@@ -55,7 +55,7 @@ def test_what_a_commit_adds_was_declared(tmp_path: Path, monkeypatch: pytest.Mon
             assert not [f for f in missing if not _is_lances_own(work, f)], t
             added[t] = len(declared[t])
 
-    monkeypatch.setattr(turn.effect, "run_effects", run)
+    monkeypatch.setattr(attempt.effects, "run_effects", run)
     verb.run(place)
     assert added
 

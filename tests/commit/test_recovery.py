@@ -9,8 +9,8 @@ from typing import Any
 import omnigraph
 from omnigraph.commit.stamp import Stamp
 from omnigraph.errors import KeyConflict
-from omnigraph.storage import lancefs
-from omnigraph.storage.records import RECOVERY_ACTOR
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.manifest.records import RECOVERY_ACTOR
 from tests.commit.stepper import Stepper, waiting_is_a_step
 from tests.contention.audit import objects_left, wrong_epochs
 from tests.contention.processes import Processes
@@ -30,17 +30,17 @@ def stray(graph: Any, type_name: str, stamp: str | None) -> None:
     import pyarrow as pa
     from lance.fragment import write_fragments
 
-    view = graph._door.view("main")
+    view = graph._committer.view("main")
     newest = view.tables.newest(view.pins[view.type(type_name).id])
     rows = pa.table({"id": ["stray"], "name": ["stray"], "n": [1]}, schema=newest.schema)
-    append = lancefs.operations().Append(write_fragments(rows, newest, mode="append"))
-    properties = {} if stamp is None else {lancefs.STAMP: stamp}
-    tx = lancefs.transaction(append, read_version=newest.version, properties=properties)
-    lancefs.commit(view.tables.location, newest, tx)
+    append = lance_api.operations().Append(write_fragments(rows, newest, mode="append"))
+    properties = {} if stamp is None else {lance_api.STAMP: stamp}
+    tx = lance_api.transaction(append, read_version=newest.version, properties=properties)
+    lance_api.commit(view.tables.location, newest, tx)
 
 
 def decided_stamp(graph: Any, type_name: str) -> str:
-    view = graph._door.view("main")
+    view = graph._committer.view("main")
     return str(Stamp(view.head.incarnation, view.head.epoch, 0, view.type(type_name).id, "0", "dead"))
 
 
@@ -132,7 +132,7 @@ def test_a_write_refused_under_its_ticket_decides_its_epoch(path: Path, graph: A
     """Of two inserts of one key the second is refused after it has taken a ticket: an abort, on record."""
     with waiting_is_a_step():
         slow = Stepper("slow", path, lambda g: g.insert({"Left": [{"name": "new", "n": 2}]}))
-        while slow.at != "ticket":
+        while slow.at != "lock":
             slow.advance()
         graph.insert({"Left": [{"name": "new", "n": 1}]})
         slow.run_free()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from omnigraph.commit.operation import Prepared, TableWork, View, work_on
 from omnigraph.commit.request import REFUSALS_MAX
-from omnigraph.commit.stage import Prepared, TableWork, View, work_on
 from omnigraph.errors import StorageError
-from omnigraph.storage.records import Pin
+from omnigraph.storage.manifest.records import Pin
 from tests.branch.operations import Adopt, adopted, run
 from tests.commit import deeds
 
@@ -50,7 +50,7 @@ def graph(tmp_path: Path) -> og.Graph:
 
 @pytest.mark.parametrize("valid_steps", [False, True], ids=["first_step", "second_step"])
 def test_a_step_that_lance_refuses_for_good_is_told_after_a_few_epochs(graph: og.Graph, valid_steps: bool) -> None:
-    source = graph._door.view("side").pins[graph.schema().node["Left"].id]
+    source = graph._committer.view("side").pins[graph.schema().node["Left"].id]
     before, rows = graph.commits(), graph.nodes("Left").num_rows
     with pytest.raises(StorageError, match="two fragments with id 77"):
         run(graph, AdoptTwice(source, valid_steps))

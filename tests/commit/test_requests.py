@@ -90,7 +90,7 @@ def test_a_condition_that_is_lost_between_look_and_ticket_is_lost(path: Path, gr
     expected = graph.snapshot().commit
     with waiting_is_a_step():
         slow = Stepper("slow", path, lambda g: put(g, "slow", if_commit=expected))
-        while slow.at != "ticket":
+        while slow.at != "lock":
             slow.advance()
         put(graph, "quick")
         slow.run_free()
@@ -170,7 +170,7 @@ def test_a_read_that_is_overtaken_between_prepare_and_ticket_is_refused(path: Pa
 
     with waiting_is_a_step():
         slow = Stepper("slow", path, count)
-        while slow.at != "ticket":
+        while slow.at != "lock":
             slow.advance()
         put(graph, "old", n=5)
         slow.run_free()
@@ -186,7 +186,7 @@ def test_a_read_that_is_overtaken_between_prepare_and_ticket_is_refused(path: Pa
 def test_a_branch_held_for_longer_than_the_caller_waits_is_said_to_be_busy(
     path: Path, graph: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant.ticket(path)
+    plant.lock(path)
     monkeypatch.setenv("OMNIGRAPH_WRITE_TIMEOUT", "0.3")
     with pytest.raises(WriterBusy) as refusal:
         put(graph, "new")
@@ -196,10 +196,10 @@ def test_a_branch_held_for_longer_than_the_caller_waits_is_said_to_be_busy(
 
 
 def test_a_write_that_changes_nothing_takes_no_ticket_and_makes_no_commit(path: Path, graph: Any) -> None:
-    plant.ticket(path)
+    plant.lock(path)
     seen: list[str] = []
     before = graph.snapshot().commit
     result = omnigraph.open(path, observer=seen.append).upsert({"Left": [{"name": "old", "n": 0}]})
     assert result.commit is None
-    assert "ticket" not in seen
+    assert "lock" not in seen
     assert graph.snapshot().commit == before

@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import StorageError
-from omnigraph.storage import lancefs
+from omnigraph.storage.lance import lance_api
 from tests.commit import plant
 
 TOLD_S = 10.0
@@ -21,16 +21,16 @@ TOLD_S = 10.0
 def failures(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     """A ticket of a writer that is dead, and what the store says to whoever settles it, each once."""
     monkeypatch.setenv("OMNIGRAPH_LEASE_S", "0.1")
-    plant.ticket(path)
+    plant.lock(path)
     coming: list[Exception] = []
-    commit = lancefs.commit
+    commit = lance_api.commit
 
     def failing(*args: Any, **kwargs: Any) -> Any:
         if coming:
             raise coming.pop(0)
         return commit(*args, **kwargs)
 
-    monkeypatch.setattr(lancefs, "commit", failing)
+    monkeypatch.setattr(lance_api, "commit", failing)
     return coming
 
 

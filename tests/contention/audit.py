@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from omnigraph.storage.records import RECOVERY_ACTOR
+from omnigraph.storage.manifest.records import RECOVERY_ACTOR
 from tests.contention import world
 from tests.contention.clients import read_log
 from tests.faults.forkserver import Ended

@@ -187,7 +187,7 @@ def lose_answers(rng: random.Random, share: float) -> None:
     import obstore
     from obstore.exceptions import GenericError
 
-    from omnigraph.storage import lancefs
+    from omnigraph.storage.lance import lance_api
 
     def losing(call: Callable[..., Any], error: Callable[[], Exception]) -> Callable[..., Any]:
         def called(*arguments: Any, **options: Any) -> Any:
@@ -200,7 +200,7 @@ def lose_answers(rng: random.Random, share: float) -> None:
 
     unknown = "Commit result for version 7 is unknown: the connection was closed"
     obstore.put = losing(obstore.put, lambda: GenericError("the connection was closed"))
-    lancefs.commit = losing(lancefs.commit, lambda: OSError(unknown))
+    lance_api.commit = losing(lance_api.commit, lambda: OSError(unknown))
 
 
 def signal_at(phase: str, occurrence: int, number: int) -> Callable[[str], None]:

@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
-from omnigraph.storage import packed_heads
+from omnigraph.storage.manifest import packed_heads
 
 SCHEMA = "node Person { name: String @key }"
 PROCESSES, NAMES, SHARED, STEPS = 4, 75, 6, 120

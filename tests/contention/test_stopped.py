@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 LEASE_S = 0.5
 MakeCrowd = Callable[[float], Crowd]
-WAY = ["prepare", "ticket", "check", "plan", "effect", "effect", "publish", "acknowledge", "release"]
+WAY = ["prepare", "lock", "check", "plan", "effect", "effect", "publish", "acknowledge", "release"]
 
 
 def until_stopped(member: Member) -> None:

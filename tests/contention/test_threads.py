@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import ReadSetConflict
-from omnigraph.storage import table
+from omnigraph.storage.lance import tables
 from tests.contention import world
 from tests.contention.audit import objects_left, wrong_epochs
 
@@ -19,7 +19,7 @@ TURNS = 12
 
 
 def test_threads_write_and_read_through_one_handle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "_HANDLES_MAX", 2)  # tables are opened and let go all the time
+    monkeypatch.setattr(tables, "_HANDLES_MAX", 2)  # tables are opened and let go all the time
     world.create(tmp_path / "graph")
     graph = omnigraph.open(tmp_path / "graph")
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from omnigraph.commit.stamp import Stamp
-from omnigraph.storage import lancefs
-from omnigraph.storage.manifest import SwapLost
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.manifest.table import SwapLost
 from tests.commit.stepper import Stepper, open_without_heart, waiting_is_over_at_once
 from tests.contention import world
 from tests.contention.audit import objects_left, wrong_epochs
@@ -137,7 +137,7 @@ def test_5_a_publish_whose_answer_was_lost_is_looked_up_and_not_repeated(trace: 
 @pytest.mark.parametrize("table", ["Left", "Right"])
 def test_6_an_effect_of_a_dead_writer_between_check_and_effect_of_another_is_healed(trace: Trace, table: str) -> None:
     c = trace.upto(trace.writer("c"), "effect", 1 if table == "Left" else 2)
-    view = c.graph._door.view("main")
+    view = c.graph._committer.view("main")
     pin = view.pins[view.type(table).id]
     stamp = Stamp(view.head.incarnation, view.head.epoch, 0, pin.table, "0", "dead")
     smuggle(view, table, str(stamp))
@@ -154,9 +154,9 @@ def smuggle(view: Any, table: str, stamp: str) -> None:
     newest = view.tables.newest(view.pins[t.id])
     row = {"id": ["smuggled"], "name": ["smuggled"], "n": [1], "by": [""]}
     rows = pa.table(row, schema=newest.schema)
-    append = lancefs.operations().Append(write_fragments(rows, newest, mode="append"))
-    tx = lancefs.transaction(append, read_version=newest.version, properties={lancefs.STAMP: stamp})
-    lancefs.commit(view.tables.location, newest, tx)
+    append = lance_api.operations().Append(write_fragments(rows, newest, mode="append"))
+    tx = lance_api.transaction(append, read_version=newest.version, properties={lance_api.STAMP: stamp})
+    lance_api.commit(view.tables.location, newest, tx)
 
 
 def test_7_a_ticket_whose_answer_was_lost_is_recognised_as_ones_own(
@@ -165,7 +165,7 @@ def test_7_a_ticket_whose_answer_was_lost_is_recognised_as_ones_own(
     import obstore
     from obstore.exceptions import GenericError
 
-    a = trace.upto(trace.writer("a"), "ticket")
+    a = trace.upto(trace.writer("a"), "lock")
     monkeypatch.setattr(obstore, "put", once(obstore.put, GenericError("the answer was lost")))
     a.advance()
     assert a.at == "check", "it did not know its own ticket"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.demo import _places
-from omnigraph.demo.ask_story import Answer, Asked, Question, compare
+from omnigraph.cli.commands.demo import _places
+from omnigraph.demo.query_story import Answer, Asked, Question, compare
 from omnigraph.demo.story import MARK, prepare_folder
 from omnigraph.errors import UsageError
 

@@ -49,7 +49,7 @@ class Server:
     native: int | None = None
     """The dimensions that the model gives when nobody says how many."""
     before: Callable[[list[str]], None] | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    mutex: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def texts(self) -> list[str]:
@@ -57,7 +57,7 @@ class Server:
         return [text for body in self.requests for text in asked(body)]
 
     def fault(self) -> Fault | None:
-        with self.lock:
+        with self.mutex:
             if not self.faults:
                 return None
             self.faults[0].times -= 1
@@ -97,7 +97,7 @@ def serving() -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with server.lock:
+            with server.mutex:
                 server.requests.append(body)
                 server.headers.append({k.lower(): v for k, v in self.headers.items()})
                 server.at.append(time.monotonic())

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import omnigraph as og
-from omnigraph.commit.stage import View
+from omnigraph.commit.operation import View
 from omnigraph.errors import EmbeddingFailed
 from omnigraph.pipeline.embed import commit as publishing
-from omnigraph.storage.fold import FOLD_AT
-from omnigraph.storage.marks import mark_column, marked_properties, text_digests, to_marks
+from omnigraph.storage.lance.embedding_marks import mark_column, marked_properties, text_digests, to_marks
+from omnigraph.storage.lance.fold import FOLD_AT
 from tests.embed.conftest import SMALL, posts, texts, vectors
 from tests.embed.server import Fault, Server, vector
 
@@ -235,7 +235,7 @@ def test_a_table_from_before_gets_its_marks_when_it_is_embedded(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr("omnigraph.storage.table.mark_fields", lambda t: [])
+        before.setattr("omnigraph.storage.lance.tables.mark_fields", lambda t: [])
         old = og.init(tmp_path / "old", SMALL)
     old = og.open(tmp_path / "old")
     old.insert({"Post": [*posts(4), {"key": "given", "text": "x", "vector": [1.0] + [0.0] * 7}]})
@@ -281,19 +281,19 @@ def test_indices_answer_with_the_new_vectors(small: og.Graph, server: Server) ->
     table.create_scalar_index("id", "BTREE")
     small.close()
     # Indices are built by nobody yet: what was built above the pin is published as repair would.
-    from omnigraph.storage import lancefs
-    from omnigraph.storage.columnwise import base_of, exchange, write_columns
+    from omnigraph.storage.lance import lance_api
+    from omnigraph.storage.lance.column_files import base_of, exchange, write_columns
     from omnigraph.storage.layout import locate
 
     location = locate(small.uri)
     pin = small.snapshot().view.pins[t.id]
-    newest = lancefs.open_table(location, location.join(pin.path))
+    newest = lance_api.open_table(location, location.join(pin.path))
     import pyarrow as pa
 
     rows = newest.to_table(columns=["id"], with_row_address=True).slice(5, 1)
     new = pa.table({"_rowaddr": rows["_rowaddr"], "vector": pa.array([[9.0] * 8], pa.list_(pa.float32(), 8))})
     file = write_columns(location, pin, newest, 0, new, base=base_of(newest, 0, ["vector"]) or ())
-    done = lancefs.commit(location, newest, exchange(pin, newest, [file]))
+    done = lance_api.commit(location, newest, exchange(pin, newest, [file]))
     near = done.to_table(nearest={"column": "vector", "q": np.full(8, 9, np.float32), "k": 1}, columns=["id"])
     assert near["id"].to_pylist() == rows["id"].to_pylist()
     covered = {i.name: i.num_rows_indexed for i in done.describe_indices()}

@@ -14,7 +14,7 @@ import omnigraph as og
 from omnigraph.errors import EmbeddingMismatch, UnknownProperty, UnknownType, UsageError
 from omnigraph.pipeline.embed.local import LocalProvider
 from omnigraph.pipeline.embed.provider import Choice
-from omnigraph.storage.marks import mark_column
+from omnigraph.storage.lance.embedding_marks import mark_column
 from tests.embed.conftest import SCHEMA, posts, vectors
 
 MODEL = "wordllama-l2-supercat"

@@ -159,8 +159,8 @@ def check_and_clean(uri: str, store: dict[str, str] | None, probe: str) -> dict[
     """
     from omnigraph.errors import UncoveredDrift
     from omnigraph.maintenance.cleanup import Policy, Rule, cleanup
-    from omnigraph.storage.control import Control
     from omnigraph.storage.layout import LEASES
+    from omnigraph.storage.objects.json_objects import Control
 
     checked = check(uri, store, probe)
     place = _place(uri, store)
@@ -168,7 +168,7 @@ def check_and_clean(uri: str, store: dict[str, str] | None, probe: str) -> dict[
         Control(graph._location, LEASES).delete(note.name for note in Control(graph._location, LEASES).notes())
         policy = Policy(default=Rule(keep=1), orphans_older_than_s=0.0)
         with contextlib.suppress(UncoveredDrift):  # a start that is drifted is what the verb is about
-            result = cleanup(graph._door, policy, confirm=True)
+            result = cleanup(graph._committer, policy, confirm=True)
             assert not [t.error for t in result.tables if t.error], "cleanup failed at a table"
     assert read_state(place) == checked["after"], "cleanup has changed what there is to read"
     return checked
@@ -244,7 +244,7 @@ def recover(uri: str) -> int:
     import omnigraph
     from omnigraph.maintenance.recover import recover as settle
 
-    return len(settle(omnigraph.open(uri)._door, wait_s=5).settled)
+    return len(settle(omnigraph.open(uri)._committer, wait_s=5).settled)
 
 
 @job
@@ -298,7 +298,7 @@ def read_state(place: Place) -> State:
 
 
 def _read_branch(graph: Any, branch: str) -> dict[str, Any]:
-    from omnigraph.storage.indices import fragment_reuse
+    from omnigraph.storage.lance.indices import fragment_reuse
 
     snapshot = graph.snapshot(branch)
     types = [*snapshot.schema.nodes, *snapshot.schema.edges]
@@ -318,7 +318,7 @@ def _read_branch(graph: Any, branch: str) -> dict[str, Any]:
 
 def _uncovered(table: Any) -> dict[str, int]:
     """Rows that each index does not cover."""
-    from omnigraph.storage.indices import built_indices
+    from omnigraph.storage.lance.indices import built_indices
 
     built = built_indices(table)
     rows = {f.fragment_id: f.count_rows() for f in table.get_fragments()} if built else {}

@@ -183,12 +183,12 @@ class Supervisor:
         timeout_s: float = 60.0,
     ) -> Ended:
         address = f"omnigraph-faults-{os.getpid()}-{next(_addresses)}"
-        with socket.socket(socket.AF_UNIX) as door:
-            door.bind("\0" + address)
-            door.listen(1)
-            door.settimeout(30)
+        with socket.socket(socket.AF_UNIX) as committer:
+            committer.bind("\0" + address)
+            committer.listen(1)
+            committer.settimeout(30)
             handle = server.start(job, arguments, environment, hand_over_to=address)
-            channel, _ = door.accept()
+            channel, _ = committer.accept()
         with channel:
             channel.settimeout(30)
             _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)

@@ -19,8 +19,8 @@ class Once(Generic[T]):
 
     def get(self, name: str, make: Callable[[], T]) -> T:
         with self._lock:
-            lock = self._locks.setdefault(name, threading.Lock())
-        with lock:
+            mutex = self._locks.setdefault(name, threading.Lock())
+        with mutex:
             if name not in self._values:
                 self._values[name] = make()
             return self._values[name]

@@ -134,7 +134,7 @@ def create_with_history(place: Place) -> None:
 
 def create_packed(place: Place) -> None:
     """Two packs, a deleted branch in one of them, and loose branches beside them."""
-    from omnigraph.storage.packed_heads import pack_heads
+    from omnigraph.storage.manifest.packed_heads import pack_heads
 
     create_with_forks(place)
     with place.open() as graph:
@@ -257,7 +257,7 @@ def on_review(graph: Any) -> None:
 
 def pack_and_write(graph: Any) -> None:
     """Nobody who reads notices a packing: the write behind it, on a packed branch, shows how far it came."""
-    from omnigraph.storage.packed_heads import pack_heads
+    from omnigraph.storage.manifest.packed_heads import pack_heads
 
     pack_heads(graph._manifest, keep=0)
     on_review(graph)
@@ -265,7 +265,7 @@ def pack_and_write(graph: Any) -> None:
 
 def write_and_pack(graph: Any) -> None:
     """A write on a packed branch, which packs behind itself. In a process of its own, as every verb is."""
-    from omnigraph.storage import packed_heads
+    from omnigraph.storage.manifest import packed_heads
 
     packed_heads.LOOSE_MAX = packed_heads.LOOSE_KEPT = 0
     on_review(graph)

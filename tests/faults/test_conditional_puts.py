@@ -13,7 +13,7 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import GraphExists, StorageError, UnsupportedStore
-from omnigraph.storage.control import CLEANUP
+from omnigraph.storage.objects.json_objects import CLEANUP
 from tests.faults.s3server import Fault, S3Server, World
 
 URI = "s3://graphs/g"

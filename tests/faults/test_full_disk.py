@@ -16,8 +16,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.maintenance.cleanup import space
-from omnigraph.storage import reserve
 from omnigraph.storage.layout import CACHE, RESERVE
+from omnigraph.storage.objects import reserve
 from tests.faults.forkserver import Ended, ForkServer
 from tests.faults.localdisk import Call, DiskFault, Supervisor, allocated_bytes, fast_directory
 

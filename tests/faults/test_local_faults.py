@@ -92,9 +92,9 @@ def test_a_stopped_verb_that_others_have_cleaned_up_after_publishes_nothing_that
 ) -> None:
     """Before the ticket, and before the last effect: all files are prepared, nothing is published."""
     calls = [call for call in disk.stage(by_name(name)).requests if call.kind in ("link", "rename", "create")]
-    tickets = [call.n for call in calls if re.search(TICKET, "/" + call.path)]
+    locks = [call.n for call in calls if re.search(TICKET, "/" + call.path)]
     effects = [call.n for call in calls if re.search(TABLE_VERSION, "/" + call.path)]
-    cases = [Case("disk", name, "stopped", k, SEED) for k in (*tickets[:1], *effects[-1:])]
+    cases = [Case("disk", name, "stopped", k, SEED) for k in (*locks[:1], *effects[-1:])]
     report = run_cases(disk, cases)
     ledger.append(report)
     assert len(cases) == 2 or disk.unsupervisable

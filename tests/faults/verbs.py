@@ -108,7 +108,7 @@ GRAPH_VERSION = r"/__manifest/_versions/\d+\.manifest$"
 TICKET = r"/__recovery/[^/]+/\d+\.0\.json$"
 PLAN = r"/__recovery/.*\.plan\d+\.json$"
 POINTS = {
-    "ticket": Point(TICKET, after=True, settles_to_new=False),
+    "lock": Point(TICKET, after=True, settles_to_new=False),
     "plan": Point(PLAN, after=True, settles_to_new=False),
     "first_effect": Point(TABLE_VERSION, after=True, settles_to_new=False),
     "third_effect": Point(TABLE_VERSION, after=True, settles_to_new=False, nth=3),

@@ -15,7 +15,7 @@ import pytest
 import omnigraph as og
 from omnigraph import arguments
 from omnigraph.errors import OmnigraphError, UsageError
-from omnigraph.prepared import Prepared
+from omnigraph.graph.prepared_query import Prepared
 
 SCHEMA = "node P { name: String @key  age: I32? }\nedge K: P -> P"
 QUERY = "query q($n: String) { match { $p: P { name: $n } } return { $p.name } }"

@@ -12,9 +12,9 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.commit import owner
-from omnigraph.commit.publish import abort_record, publish
-from omnigraph.snapshot import moment_us
-from omnigraph.storage.manifest import Manifest
+from omnigraph.commit.publication import abort_record, publish
+from omnigraph.graph.snapshot import moment_us
+from omnigraph.storage.manifest.table import Manifest
 from tests.commit import plant
 
 TICK = timedelta(microseconds=1)
@@ -100,7 +100,7 @@ def test_a_recent_time_reads_no_rows_of_the_manifest_and_an_old_one_few(
         return real(self, where)
 
     monkeypatch.setattr(Manifest, "_rows", counted)
-    from omnigraph.history import newest_at
+    from omnigraph.graph.commits import newest_at
 
     manifest = Manifest(graph._location)
     for commit, most in ((commits[-1], 0), (commits[-5], 0), (commits[1], 2)):
@@ -112,12 +112,12 @@ def test_a_recent_time_reads_no_rows_of_the_manifest_and_an_old_one_few(
 
 def test_an_epoch_that_was_given_up_is_no_state(graph: og.Graph) -> None:
     newest = filled(graph, 1)[-1]
-    door, head = graph._door, graph._manifest.head("main")
-    ticket = door.tickets.take(head.incarnation, head.epoch + 1, tables=(), kind="write")
-    assert ticket is not None
-    abort = abort_record(head, ticket, pins={}, restored={}, reason="it was refused")
-    publish(graph._manifest, door.tables, head, abort)
-    door.tickets.rest(ticket)
+    committer, head = graph._committer, graph._manifest.head("main")
+    lock = committer.locks.take(head.incarnation, head.epoch + 1, tables=(), kind="write")
+    assert lock is not None
+    abort = abort_record(head, lock, pins={}, restored={}, reason="it was refused")
+    publish(graph._manifest, committer.tables, head, abort)
+    committer.locks.rest(lock)
     assert graph._manifest.head("main").recent[-1].commit is None
     assert graph.snapshot(as_of=abort.created_at).commit == newest.id
 
@@ -125,7 +125,7 @@ def test_an_epoch_that_was_given_up_is_no_state(graph: og.Graph) -> None:
 def test_a_recovery_that_restored_tables_is_a_state_like_others(graph: og.Graph) -> None:
     before = filled(graph, 1)[-1]
     gone = {**owner.myself(), "start": "1"}
-    plant.ticket(Path(graph.uri), {"nonce": "planted", "owner": gone, "tables": [], "kind": "write"})
+    plant.lock(Path(graph.uri), {"nonce": "planted", "owner": gone, "tables": [], "kind": "write"})
     graph.insert({"Person": [{"name": "next"}]})
     recovery = graph.commits(limit=2)[1]
     assert recovery.kind == "recovery"

@@ -10,8 +10,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import OmnigraphError, VersionMissing, VersionReclaimed
-from omnigraph.storage.durable import manifest_path
-from omnigraph.storage.records import Pin
+from omnigraph.storage.durability import manifest_path
+from omnigraph.storage.manifest.records import Pin
 
 SCHEMA = "node P { name: String @key }\nnode Q { name: String @key }\nedge Knows: P -> P"
 
@@ -33,7 +33,7 @@ def path(template: Path, tmp_path: Path) -> Path:
 
 
 def pin_of(graph: og.Graph, name: str) -> Pin:
-    view = graph._door.view("main")
+    view = graph._committer.view("main")
     return view.pins[view.type(name).id]
 
 

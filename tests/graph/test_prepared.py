@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.commit import stage
+from omnigraph.commit import operation
 
 
 def test_work_whose_files_were_removed_meanwhile_is_prepared_again(graph: og.Graph) -> None:
@@ -15,7 +15,7 @@ def test_work_whose_files_were_removed_meanwhile_is_prepared_again(graph: og.Gra
     removed: list[Path] = []
 
     def remove_once(phase: str) -> None:
-        if phase == "ticket" and not removed:
+        if phase == "lock" and not removed:
             removed.extend(set(Path(graph.uri).rglob("*.lance")) - before)
             for path in removed:
                 path.unlink()
@@ -30,12 +30,12 @@ def test_work_older_than_the_cleanup_age_is_prepared_again(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     prepared: list[str] = []
-    most_s = getattr(stage, limit)
+    most_s = getattr(operation, limit)
 
     def age(phase: str) -> None:
         prepared.append(phase)
-        if phase in ("ticket", "prepare"):
-            monkeypatch.setattr(stage, limit, -1 if phase == "ticket" else most_s)
+        if phase in ("lock", "prepare"):
+            monkeypatch.setattr(operation, limit, -1 if phase == "lock" else most_s)
 
     og.open(graph.uri, observer=age).insert({"Person": [{"name": "Ada"}]})
     assert prepared.count("prepare") == 2

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli.files import written
-from omnigraph.pipeline.aside import SHAPE, write_aside
-from omnigraph.storage.placed import placed
+from omnigraph.pipeline.load.quarantine_file import SHAPE, write_aside
+from omnigraph.storage.objects.atomic_file import placed
 
 LIFE = """
 import json, os, stat, sys

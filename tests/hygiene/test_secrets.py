@@ -11,7 +11,7 @@ import omnigraph as og
 from omnigraph.cli.main import main
 from omnigraph.errors import EmbeddingFailed, RecordError, StorageError
 from omnigraph.errors.redact import concealing, redact, redacted
-from omnigraph.pipeline.file import plan_pipeline
+from omnigraph.pipeline.file.run import plan_pipeline
 
 SECRET = "S3cretValueOfSomebody"
 TEXTS = [

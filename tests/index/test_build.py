@@ -12,9 +12,9 @@ import pytest
 
 from omnigraph.errors import StorageError
 from omnigraph.index.build import build_segment
-from omnigraph.storage.indices import secure_segment
+from omnigraph.storage.lance.indices import secure_segment
 from omnigraph.storage.layout import Location
-from omnigraph.storage.records import Pin
+from omnigraph.storage.manifest.records import Pin
 
 KINDS = {"id": "BTREE", "kind": "BITMAP", "tags": "LABEL_LIST", "text": "INVERTED", "vec": "IVF_FLAT"}
 ROWS = 300

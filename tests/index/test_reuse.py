@@ -29,10 +29,10 @@ from omnigraph.index.reuse import (
     reuse_between,
     runs_of,
 )
-from omnigraph.storage import lancefs
-from omnigraph.storage.durable import manifest_path
+from omnigraph.storage.durability import manifest_path
+from omnigraph.storage.lance import lance_api
 
-lancefs.operations()  # with Lance's reader of transactions mended
+lance_api.operations()  # with Lance's reader of transactions mended
 ROWS = 100
 SEEDS = [int(s) for s in os.environ.get("OMNIGRAPH_SEEDS", "1,2,3,4,5,6").split(",")]
 

@@ -7,20 +7,20 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from omnigraph.storage import lancefs
+from omnigraph.storage.lance import lance_api
 
-lancefs.operations()  # with Lance's reader of transactions mended
+lance_api.operations()  # with Lance's reader of transactions mended
 
 
 def place(graph: Any, type_name: str, branch: str = "main") -> tuple[str, int]:
     """The address of the table's line, and the version that is published."""
-    view = graph._door.view(branch)
+    view = graph._committer.view(branch)
     pin = view.pins[view.type(type_name).id]
     return str(view.tables.location.join(pin.path)), pin.version
 
 
 def opened(graph: Any, type_name: str, branch: str = "main") -> Any:
-    view = graph._door.view(branch)
+    view = graph._committer.view(branch)
     uri, _ = place(graph, type_name, branch)
     return lance.dataset(uri, storage_options=view.tables.location.lance_options)
 
@@ -66,13 +66,13 @@ def stamped_append(graph: Any, type_name: str, name: str, *, stamp: str, branch:
 
     newest = opened(graph, type_name, branch)
     rows = pa.table({"id": [name], "name": [name], "n": [1]}, schema=newest.schema)
-    operation = lancefs.operations().Append(write_fragments(rows, newest, mode="append"))
-    tx = lancefs.transaction(operation, read_version=newest.version, properties={lancefs.STAMP: stamp})
-    return int(lancefs.commit(graph._location, newest, tx).version)
+    operation = lance_api.operations().Append(write_fragments(rows, newest, mode="append"))
+    tx = lance_api.transaction(operation, read_version=newest.version, properties={lance_api.STAMP: stamp})
+    return int(lance_api.commit(graph._location, newest, tx).version)
 
 
 def decided_stamp(graph: Any, type_name: str, branch: str = "main") -> str:
     from omnigraph.commit.stamp import Stamp
 
-    view = graph._door.view(branch)
+    view = graph._committer.view(branch)
     return str(Stamp(view.head.incarnation, view.head.epoch, 0, view.type(type_name).id, "0", "dead"))

@@ -16,10 +16,10 @@ import omnigraph as og
 from omnigraph.index import build, segments
 from omnigraph.index.declared import kinds_of
 from omnigraph.language.schema.parse import parse_schema
-from omnigraph.maintenance.maintain import MaintainResult, Step
+from omnigraph.maintenance.maintain.policy import SECTIONS, parse_maintain_policy
+from omnigraph.maintenance.maintain.run import MaintainResult, Step
 from omnigraph.maintenance.optimize.bins import DELETED_SHARE, FULL_BYTES
-from omnigraph.maintenance.policy import SECTIONS, parse_maintain_policy
-from omnigraph.storage.edit import ROWS_PER_FRAGMENT
+from omnigraph.storage.lance.edits import ROWS_PER_FRAGMENT
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from tests.maintenance import strangers
 from tests.pages import DOCS, run_page

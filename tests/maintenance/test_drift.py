@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.maintenance.drift import UNREADABLE, drift_of, drifts
-from omnigraph.storage.durable import manifest_path
+from omnigraph.storage.durability import manifest_path
 from tests.commit import plant
 from tests.maintenance import strangers
 
 
 def found(graph: Any, type_name: str, branch: str = "main") -> Any:
-    view = graph._door.view(branch)
+    view = graph._committer.view(branch)
     return drift_of(view, view.type(type_name).id)
 
 
 def test_tables_at_their_pins_have_none(graph: Any) -> None:
-    assert drifts(graph._door.view("main")) == []
+    assert drifts(graph._committer.view("main")) == []
 
 
 def test_every_operation_of_a_stranger_is_told_in_order_with_both_versions(graph: Any) -> None:
@@ -31,7 +31,7 @@ def test_every_operation_of_a_stranger_is_told_in_order_with_both_versions(graph
     assert drift.operations == ("Append", "ReserveFragments", "Rewrite", "Delete")
     assert drift.table_key == "node:Left"
     assert (drift.pin.version, drift.head_version) == (pinned, newest)
-    assert [d.table_key for d in drifts(graph._door.view("main"))] == ["node:Left"]
+    assert [d.table_key for d in drifts(graph._committer.view("main"))] == ["node:Left"]
 
 
 def test_leftovers_of_our_own_are_none_and_mixed_with_a_strangers_they_are(graph: Any) -> None:
@@ -75,9 +75,9 @@ def test_a_commit_without_a_stamp_is_none_while_a_plan_declares_it_and_for_nothi
     graph.repair(force=True, confirm=True)
     strangers.compact(graph, "Left")
     assert found(graph, "Left").operations == ("ReserveFragments", "Rewrite")
-    view = graph._door.view("main")
+    view = graph._committer.view("main")
     table, epoch = view.type("Left").id, view.head.epoch + 1
-    plant.ticket(path, {"nonce": "n", "owner": plant.ELSEWHERE, "tables": [table], "kind": "optimize"})
+    plant.lock(path, {"nonce": "n", "owner": plant.ELSEWHERE, "tables": [table], "kind": "optimize"})
     planned = {"pin": view.pins[table].to_json(), "steps": 2, "unstamped": ["ReserveFragments", "Rewrite"]}
     record = {"b": "main", "i": view.head.incarnation, "e": epoch, "k": "optimize", "t": 0, "s": view.head.schema}
     plan = {"nonce": "n", "attempt": 0, "tables": {table: planned}, "record": record}
@@ -90,7 +90,7 @@ def test_a_commit_without_a_stamp_is_none_while_a_plan_declares_it_and_for_nothi
 def test_what_was_published_since_the_look_at_the_head_is_none(graph: Any) -> None:
     strangers.append(graph, "Left", "raw")
     graph.repair(force=True, confirm=True)
-    old = graph._door.view("main")
+    old = graph._committer.view("main")
     strangers.compact(graph, "Left")
     graph.repair(confirm=True)
     assert drift_of(old, old.type("Left").id) is None

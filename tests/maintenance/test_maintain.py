@@ -14,8 +14,8 @@ import pytest
 import omnigraph as og
 from omnigraph.cli.main import main
 from omnigraph.errors import FileUnreadable, PolicyFileError, StorageError, UsageError
-from omnigraph.maintenance import maintain as module
-from omnigraph.maintenance.policy import MaintainPolicy, parse_maintain_policy, policy_of
+from omnigraph.maintenance.maintain import run as module
+from omnigraph.maintenance.maintain.policy import MaintainPolicy, parse_maintain_policy, policy_of
 from tests.commit import plant
 from tests.maintenance.verify import damage
 from tests.maintenance.verify.test_around import gone
@@ -53,7 +53,7 @@ def people(graph: og.Graph) -> int:
 
 
 def test_the_steps_run_in_their_order_and_leave_the_graph_tidy(graph: og.Graph) -> None:
-    plant.ticket(Path(graph.uri), {"nonce": "planted", "owner": gone(), "tables": [], "kind": "load"})
+    plant.lock(Path(graph.uri), {"nonce": "planted", "owner": gone(), "tables": [], "kind": "load"})
     result = graph.maintain(keep=1, confirm=True)
     assert [step.name for step in result.steps] == STEPS
     assert [step.outcome for step in result.steps] == ["done"] * 4

@@ -11,8 +11,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import StorageError
-from omnigraph.maintenance import maintain as module
-from omnigraph.maintenance.maintain import NOT_LOST, MaintainResult, tells_of_loss
+from omnigraph.maintenance.maintain import run as module
+from omnigraph.maintenance.maintain.run import NOT_LOST, MaintainResult, tells_of_loss
 from omnigraph.maintenance.verify import CODES
 from omnigraph.maintenance.verify.findings import INDEX, Finding, found
 from tests.maintenance.verify import damage

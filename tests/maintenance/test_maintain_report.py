@@ -14,8 +14,8 @@ import pytest
 import omnigraph as og
 from omnigraph.cli.main import main
 from omnigraph.errors import StorageError
-from omnigraph.maintenance import maintain as module
-from omnigraph.maintenance.report import Bar, bars
+from omnigraph.maintenance.maintain import run as module
+from omnigraph.maintenance.maintain.report import Bar, bars
 from tests.maintenance.verify import damage
 
 LONG = "AVeryLongNameOfATypeThatSomebodyMade"

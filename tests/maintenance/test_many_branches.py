@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.storage import lancefs
-from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.manifest.table import Manifest
 
 COUNTS = (12, 24, 48)
 RATIO_MAX = 2.7
@@ -53,7 +53,7 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, 
 def cost(path: Path, call: Callable[[og.Graph], object]) -> dict[str, int]:
     graph = og.open(path, engine="local")
     asked = {"rows": 0, "opened": 0}
-    rows, opened = Manifest._rows, lancefs.open_table
+    rows, opened = Manifest._rows, lance_api.open_table
 
     def count_rows(self: Manifest, where: str) -> list[dict[str, object]]:
         asked["rows"] += 1
@@ -66,7 +66,7 @@ def cost(path: Path, call: Callable[[og.Graph], object]) -> dict[str, int]:
     profile = cProfile.Profile()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Manifest, "_rows", count_rows)
-        patched.setattr(lancefs, "open_table", count_opened)
+        patched.setattr(lance_api, "open_table", count_opened)
         profile.enable()
         call(graph)
         profile.disable()

@@ -12,8 +12,8 @@ import pytest
 import omnigraph
 from omnigraph.cli.main import main
 from omnigraph.errors import RecoveryPending, UncoveredDrift, UnknownType, UsageError, WriterActive
-from omnigraph.maintenance.repair import REPAIR_ACTOR
-from omnigraph.storage.durable import manifest_path
+from omnigraph.maintenance.repair.run import REPAIR_ACTOR
+from omnigraph.storage.durability import manifest_path
 from tests.commit import plant
 from tests.commit.deeds import EVOLVED
 from tests.contention.audit import objects_left, wrong_epochs
@@ -178,17 +178,17 @@ def test_one_append_among_maintenance_makes_it_suspicious(compacted: Any) -> Non
 
 def test_a_rewrite_that_loses_rows_is_not_taken_for_maintenance(graph: Any) -> None:
     """Its transaction says Rewrite, and a row is gone: what is recorded is not believed."""
-    from omnigraph.storage import lancefs
+    from omnigraph.storage.lance import lance_api
 
     graph.insert({"Left": [{"name": "second"}]})
     table = strangers.opened(graph, "Left")
     fragments = [f.metadata for f in table.get_fragments()]
     assert len(fragments) == 2
-    group = lancefs.operations().RewriteGroup(fragments, fragments[:1])
-    lancefs.commit(
+    group = lance_api.operations().RewriteGroup(fragments, fragments[:1])
+    lance_api.commit(
         graph._location,
         table,
-        lancefs.transaction(lancefs.operations().Rewrite([group], []), read_version=table.version),
+        lance_api.transaction(lance_api.operations().Rewrite([group], []), read_version=table.version),
     )
     found = row(graph.repair(confirm=True))
     assert (found.classification, found.action) == ("suspicious", "refused")
@@ -400,14 +400,14 @@ def test_a_table_that_a_branch_only_reads_is_mains_to_repair(graph: Any) -> None
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.maintenance.repair.PATIENCE_S", 0.2)
+    monkeypatch.setattr("omnigraph.maintenance.repair.run.PATIENCE_S", 0.2)
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("confirm", [False, True])
 def test_a_live_ticket_is_refused_for_and_nothing_moves(path: Path, graph: Any, confirm: bool) -> None:
     strangers.append(graph, "Left", "raw")
-    plant.ticket(path)
+    plant.lock(path)
     left = objects_left(path)
     with pytest.raises(WriterActive) as refusal:
         graph.repair(confirm=confirm, force=True)
@@ -420,7 +420,7 @@ def test_a_live_ticket_is_refused_for_and_nothing_moves(path: Path, graph: Any, 
 def test_a_live_ticket_of_another_branch_is_of_no_concern(path: Path, graph: Any) -> None:
     graph.create_branch("side")
     strangers.append(graph, "Left", "raw")
-    plant.ticket(path, branch="side")
+    plant.lock(path, branch="side")
     assert row(graph.repair(confirm=True, force=True)).action == "forced"
 
 

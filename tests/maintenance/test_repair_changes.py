@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.maintenance.repair_changes import FIRST_IDS, RowChanges, row_changes
-from omnigraph.maintenance.rowdigest import row_digests
+from omnigraph.maintenance.repair.changes import FIRST_IDS, RowChanges, row_changes
+from omnigraph.maintenance.repair.row_digests import row_digests
 from tests.maintenance import strangers
 
 SCHEMA = """
@@ -112,7 +112,7 @@ def test_an_id_that_stands_there_twice_does_not_hide_another_change(things: Any)
 
 
 def test_many_passes_tell_the_same_as_one(things: Any) -> None:
-    view = things._door.view("main")
+    view = things._committer.view("main")
     t = view.type("Thing")
     table = strangers.opened(things, "Thing")
     table.update({"n": "n + 1"}, where="n < 150")
@@ -128,7 +128,7 @@ def test_a_random_history_is_told_as_a_full_comparison_tells_it(things: Any) -> 
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    view = things._door.view("main")
+    view = things._committer.view("main")
     t = view.type("Thing")
     before = content(view.open(t))
     table = strangers.opened(things, "Thing")

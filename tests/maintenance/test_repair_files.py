@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.storage import lancefs
-from omnigraph.storage.durable import manifest_path
+from omnigraph.storage.durability import manifest_path
+from omnigraph.storage.lance import lance_api
 from tests.commit.deeds import SCHEMA
 from tests.maintenance import strangers
 from tests.maintenance.test_repair import ids, pinned, row
@@ -166,9 +166,9 @@ def forge(graph: Any, rows: pa.Table, *, row_ids: bool) -> None:
     body = write_fragments(rows, table, mode="append")[0].to_json()
     body |= {"id": 100, "row_id_meta": old[0].to_json()["row_id_meta"] if row_ids else None}
     new = FragmentMetadata.from_json(json.dumps(body))
-    group = lancefs.operations().RewriteGroup(old, [new])
-    tx = lancefs.transaction(lancefs.operations().Rewrite([group], []), read_version=table.version)
-    lancefs.commit(graph._location, table, tx)
+    group = lance_api.operations().RewriteGroup(old, [new])
+    tx = lance_api.transaction(lance_api.operations().Rewrite([group], []), read_version=table.version)
+    lance_api.commit(graph._location, table, tx)
 
 
 def test_a_rewrite_with_other_values_in_as_many_rows_is_not_taken_for_maintenance(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_decay_is_told_with_the_command_that_mends_it_and_is_gone_afterwards(gra
 
 def test_drift_dead_writers_and_leftovers_are_told(graph: og.Graph) -> None:
     damage.newest(graph, "Person").delete("id = 'p0-0'")
-    plant.ticket(Path(graph.uri), {"nonce": "planted", "owner": gone(), "tables": [], "kind": "load"})
+    plant.lock(Path(graph.uri), {"nonce": "planted", "owner": gone(), "tables": [], "kind": "load"})
     found = graph.stats()
     assert found.drifted_tables == ("node:Person",)
     assert (found.pending, found.pending_dead) == (1, 1)
@@ -151,7 +151,7 @@ def test_the_cost_is_one_listing_and_one_open_per_table(tmp_path: Path, monkeypa
     real = module.listed
     monkeypatch.setattr(module, "listed", lambda location, folder: listings.append(folder) or real(location, folder))
     opened: list[Any] = []
-    tables = graph._door.tables
+    tables = graph._committer.tables
     monkeypatch.setattr(type(tables), "newest", lambda self, pin: pytest.fail("only drift needs the newest version"))
     real_open = type(tables).open
     monkeypatch.setattr(type(tables), "open", lambda self, pin, **k: opened.append(pin) or real_open(self, pin, **k))

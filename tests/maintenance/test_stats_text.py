@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.cli.output import Table, aligned, cut
-from omnigraph.storage.durable import manifest_path
+from omnigraph.storage.durability import manifest_path
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from tests.maintenance.verify import damage
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from omnigraph.errors import UsageError
-from omnigraph.maintenance.together import default_concurrency, together
+from omnigraph.maintenance.concurrency import default_concurrency, map_threads
 from omnigraph.storage.layout import Location
 
 BUCKET, DISK = Location("s3://bucket/graph", False, {}), Location("graph", True, {})
@@ -22,27 +22,27 @@ def test_requests_to_a_bucket_wait_together() -> None:
         time.sleep(0.01 * (4 - item))
         return item * item
 
-    assert list(together(BUCKET, call, range(4), at_once=4)) == [0, 1, 4, 9]
+    assert list(map_threads(BUCKET, call, range(4), at_once=4)) == [0, 1, 4, 9]
 
 
 def test_no_more_than_asked_for_are_under_way() -> None:
-    under_way, most, lock = 0, 0, threading.Lock()
+    under_way, most, mutex = 0, 0, threading.Lock()
 
     def call(_: int) -> None:
         nonlocal under_way, most
-        with lock:
+        with mutex:
             under_way += 1
             most = max(most, under_way)
         time.sleep(0.005)
-        with lock:
+        with mutex:
             under_way -= 1
 
-    list(together(BUCKET, call, range(20), at_once=3))
+    list(map_threads(BUCKET, call, range(20), at_once=3))
     assert most == 3
 
 
 def test_a_disk_is_asked_in_turn() -> None:
-    assert set(together(DISK, lambda _: threading.current_thread(), range(20))) == {threading.main_thread()}
+    assert set(map_threads(DISK, lambda _: threading.current_thread(), range(20))) == {threading.main_thread()}
 
 
 def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,4 +54,4 @@ def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_number_that_is_none_is_a_mistake_of_the_user(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("OMNIGRAPH_MAINTENANCE_CONCURRENCY", text)
     with pytest.raises(UsageError, match="OMNIGRAPH_MAINTENANCE_CONCURRENCY"):
-        list(together(BUCKET, str, range(2)))
+        list(map_threads(BUCKET, str, range(2)))

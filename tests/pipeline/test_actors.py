@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import UsageError
-from omnigraph.pipeline.file import run_pipeline
+from omnigraph.pipeline.file.run import run_pipeline
 
 WRITES: dict[str, Callable[[og.Graph, str], object]] = {
     "insert": lambda g, actor: g.insert({"Note": [{"text": "x"}]}, actor=actor),

@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import UsageError
-from omnigraph.pipeline import start
+from omnigraph.pipeline.load import planner
 
 GOOD = '{"type": "Person", "data": {"name": "Ada"}}\n'
 WRONG = '{"type": "Person", "data": {"name": "Eve", "age": 300}}\n'
@@ -22,7 +22,7 @@ WRONG = '{"type": "Person", "data": {"name": "Eve", "age": 300}}\n'
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways that a load goes in this process; Spark goes the second."""
     if request.param == "bulk":
-        monkeypatch.setattr(start, "IN_MEMORY_BYTES", -1)
+        monkeypatch.setattr(planner, "IN_MEMORY_BYTES", -1)
     return str(request.param)
 
 
@@ -155,7 +155,7 @@ def test_every_way_of_a_load_finds_the_same_files(graph: og.Graph, inputs: Path,
 
 def test_a_pipeline_file_whose_quarantine_is_an_input_is_refused_at_its_place(inputs: Path, tmp_path: Path) -> None:
     from omnigraph.errors import PipelineFileError
-    from omnigraph.pipeline.file import check_pipeline, run_pipeline
+    from omnigraph.pipeline.file.run import check_pipeline, run_pipeline
 
     (tmp_path / "people.pg").write_text("node Person { name: String @key  age: I32?  @range(age, 0..150) }")
     (inputs / "p.csv").write_text("name,age\nAda,5\nEve,300\n")
@@ -181,7 +181,7 @@ def test_a_pipeline_file_whose_quarantine_is_an_input_is_refused_at_its_place(in
 
 
 def test_the_default_quarantine_of_a_pipeline_file_is_no_input_of_its_next_run(inputs: Path, tmp_path: Path) -> None:
-    from omnigraph.pipeline.file import run_pipeline
+    from omnigraph.pipeline.file.run import run_pipeline
 
     (tmp_path / "people.pg").write_text("node Person { name: String @key  age: I32?  @range(age, 0..150) }")
     file = inputs / "p.yaml"

@@ -15,14 +15,14 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import FileUnreadable, UsageError
-from omnigraph.pipeline.bulk import cut
+from omnigraph.pipeline.bulk import input_splits
 from omnigraph.pipeline.csv import blocks
-from omnigraph.pipeline.csv.cut import csv_segments, cut_files, look_at
 from omnigraph.pipeline.csv.options import csv_format
 from omnigraph.pipeline.csv.read import read_csv
-from omnigraph.pipeline.files import find_files
-from omnigraph.pipeline.runner import LocalRunner
-from omnigraph.pipeline.tabular import TableSource
+from omnigraph.pipeline.csv.splits import csv_segments, cut_files, look_at
+from omnigraph.pipeline.load.input_files import find_files
+from omnigraph.pipeline.load.table_sources import TableSource
+from omnigraph.tasks.runner import LocalRunner
 from tests.pipeline.csv_cases import (
     CASES,
     COLUMNS,
@@ -175,7 +175,7 @@ SCHEMA = "node Text { name: String @key  text: String? }"
 def test_a_load_of_texts_that_look_like_records_has_no_other_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cut, "PIECE_BYTES", (200, 200))
+    monkeypatch.setattr(input_splits, "PIECE_BYTES", (200, 200))
     texts = ["\n".join(f"n{i}-{j},fake" for j in range(20)) for i in range(30)]
     buffer = io.StringIO(newline="")
     csv.writer(buffer).writerows([["name", "text"], *([f"t{i}", text] for i, text in enumerate(texts))])
@@ -190,7 +190,7 @@ def test_a_load_of_texts_that_look_like_records_has_no_other_rows(
 
 
 def test_lines_of_rejected_rows_count_the_breaks_within_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut, "PIECE_BYTES", (30, 30))
+    monkeypatch.setattr(input_splits, "PIECE_BYTES", (30, 30))
     rows = "".join(f'a{i},"1\n2\n3"\n' for i in range(9))
     (tmp_path / "x.csv").write_text(f'name,text\n{rows}broken\nb,"x\ny",z\nc,d\n')
     graph = og.init(tmp_path / "g.omni", SCHEMA)
@@ -203,7 +203,7 @@ def test_lines_of_rejected_rows_count_the_breaks_within_values(tmp_path: Path, m
 
 
 def test_all_cases_in_one_load_give_the_rows_of_the_csv_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut, "PIECE_BYTES", (20, 20))
+    monkeypatch.setattr(input_splits, "PIECE_BYTES", (20, 20))
     cases = [case for case in CASES if not reference(case).ragged]
     nodes = {}
     for i, case in enumerate(cases):

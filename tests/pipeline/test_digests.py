@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.pipeline.bulk.digest import LONG_BYTES, digests
-from omnigraph.pipeline.bulk.index import Index
+from omnigraph.tasks.digest_index import Index
+from omnigraph.tasks.digests import LONG_BYTES, digests
 
 
 def test_equal_texts_have_equal_digests_wherever_they_stand() -> None:

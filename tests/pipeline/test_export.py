@@ -16,12 +16,12 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.commit import owner
-from omnigraph.pipeline.engine import Engines
-from omnigraph.pipeline.export import Format
-from omnigraph.pipeline.export_folder import export_folder, make_plan
-from omnigraph.pipeline.export_tasks import write_part
-from omnigraph.pipeline.runner import LocalRunner
+from omnigraph.pipeline.export.folder import export_folder, make_plan
+from omnigraph.pipeline.export.stream import Format
+from omnigraph.pipeline.export.tasks import write_part
 from omnigraph.storage.layout import locate
+from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.runner import LocalRunner
 from tests.commit import plant
 from tests.pipeline.conftest import SCHEMA
 
@@ -124,7 +124,7 @@ def folder_of(graph: og.Graph, out: Path, *, watcher: Any = None, **options: Any
 
 
 def small_files(monkeypatch: pytest.MonkeyPatch, rows: int = 5) -> None:
-    monkeypatch.setattr("omnigraph.pipeline.export_folder.ROWS_PER_FILE", rows)
+    monkeypatch.setattr("omnigraph.pipeline.export.folder.ROWS_PER_FILE", rows)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -300,7 +300,7 @@ def test_a_lance_table_does_not_keep_the_files_of_a_second_attempt(
             return super().run(work, tasks, stage=stage)
 
     worn(graph)
-    monkeypatch.setattr("omnigraph.pipeline.engine.LocalRunner", Twice)
+    monkeypatch.setattr("omnigraph.tasks.engine.LocalRunner", Twice)
     folder_of(graph, tmp_path / "out", format="lance")
     assert len(list((tmp_path / "out/nodes/Person.lance/data").iterdir())) == 1
 

@@ -11,17 +11,11 @@ import pytest
 from pyarrow import parquet
 
 import omnigraph as og
-from omnigraph.errors import (
-    FileUnreadable,
-    GraphNotFound,
-    PipelineFileError,
-    PipelineVariableMissing,
-    UsageError,
-)
-from omnigraph.pipeline.file import check_pipeline, plan_pipeline, read_pipeline
-from omnigraph.pipeline.file_model import Embed, Input, Target
-from omnigraph.pipeline.file_read import parse_file
-from omnigraph.pipeline.tabular import TableSource
+from omnigraph.errors import FileUnreadable, GraphNotFound, PipelineFileError, PipelineVariableMissing, UsageError
+from omnigraph.pipeline.file.model import Embed, Input, Target
+from omnigraph.pipeline.file.reader import parse_file
+from omnigraph.pipeline.file.run import check_pipeline, plan_pipeline, read_pipeline
+from omnigraph.pipeline.load.table_sources import TableSource
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  bio: String?  v: Vector(4)? @embed("bio") }

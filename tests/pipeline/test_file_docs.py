@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import omnigraph as og
-from omnigraph.pipeline.file import plan_pipeline, run_pipeline
-from omnigraph.pipeline.file_read import EMBED_KEYS, KEYS, parse_file
+from omnigraph.pipeline.file.reader import EMBED_KEYS, KEYS, parse_file
+from omnigraph.pipeline.file.run import plan_pipeline, run_pipeline
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "pipeline-file.md").read_text()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import PipelineFileError, PipelineVariableMissing
-from omnigraph.pipeline.file_read import parse_file
+from omnigraph.pipeline.file.reader import parse_file
 
 
 def refused(text: str) -> Any:

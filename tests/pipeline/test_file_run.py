@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import ConstraintViolation, FileUnreadable, StorageError
-from omnigraph.pipeline.file import run_pipeline
+from omnigraph.pipeline.file.run import run_pipeline
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  @range(age, 0..150) }

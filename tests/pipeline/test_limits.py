@@ -18,10 +18,10 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import OmnigraphError, PipelineFileError, RecordError, RecordTooLong, UsageError
-from omnigraph.pipeline import chunks, start
-from omnigraph.pipeline.bulk import cut
+from omnigraph.pipeline.bulk import input_splits
 from omnigraph.pipeline.csv import blocks, read
-from omnigraph.pipeline.file import plan_pipeline, run_pipeline
+from omnigraph.pipeline.file.run import plan_pipeline, run_pipeline
+from omnigraph.pipeline.load import chunks, planner
 
 SCHEMA = "node Text { name: String @key  text: String? }"
 LIMIT = 100
@@ -78,8 +78,8 @@ def test_a_record_above_the_limit_is_refused_with_file_and_line(
     path.write_bytes(PACKERS[packing](make(sizes)))
     line = csv_line(sizes, 4) if form == "csv" else 5
     for in_memory, piece, chunk in ((1 << 20, 1 << 20, 1 << 20), (-1, 1 << 20, 7), (-1, 150, 64), (1 << 20, 30, 1)):
-        monkeypatch.setattr(start, "IN_MEMORY_BYTES", in_memory)
-        monkeypatch.setattr(cut, "PIECE_BYTES", (piece, piece))
+        monkeypatch.setattr(planner, "IN_MEMORY_BYTES", in_memory)
+        monkeypatch.setattr(input_splits, "PIECE_BYTES", (piece, piece))
         monkeypatch.setattr(chunks, "CHUNK_BYTES", chunk)
         monkeypatch.setattr(blocks, "BLOCK_BYTES", chunk)
         with pytest.raises(RecordTooLong) as refused:
@@ -229,8 +229,8 @@ def _in_a_process(tmp_path: Path, form: str, path: Path, limit: int) -> dict[str
 def test_a_packed_file_that_does_not_fit_in_memory_is_loaded_by_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start, "IN_MEMORY_BYTES", 3000)
-    monkeypatch.setattr(cut, "PIECE_BYTES", (2000, 2000))
+    monkeypatch.setattr(planner, "IN_MEMORY_BYTES", 3000)
+    monkeypatch.setattr(input_splits, "PIECE_BYTES", (2000, 2000))
     graph = og.init(tmp_path / "g", SCHEMA)
     path = tmp_path / "in.jsonl.gz"
     path.write_bytes(gzip.compress(b"\n" * 5000 + records([80] * 60) + b"\nno record\n" + b"\n" * 5000))
@@ -260,7 +260,7 @@ VALUES = {
 def test_values_beyond_all_measure_are_refused_with_their_line(
     value: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start, "IN_MEMORY_BYTES", 1 << 30 if way == "memory" else -1)
+    monkeypatch.setattr(planner, "IN_MEMORY_BYTES", 1 << 30 if way == "memory" else -1)
     graph = og.init(tmp_path / "g", "node T { name: String @key  n: I64?  f: F64?  tags: [String]?  text: String? }")
     members = ("n", "f", "tags", "text", "other")
     lines = [

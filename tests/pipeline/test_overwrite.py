@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import ConstraintViolation
-from omnigraph.pipeline import start
+from omnigraph.pipeline.load import planner
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  @range(age, 0..150) }
@@ -31,7 +31,7 @@ def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
 @pytest.fixture(params=["memory", "bulk"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "bulk":
-        monkeypatch.setattr(start, "IN_MEMORY_BYTES", -1)
+        monkeypatch.setattr(planner, "IN_MEMORY_BYTES", -1)
     return str(request.param)
 
 

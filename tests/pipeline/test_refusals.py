@@ -17,8 +17,8 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.cli.text import load_text
-from omnigraph.pipeline import start
-from omnigraph.pipeline.tabular import TableSource, parse_option
+from omnigraph.pipeline.load import planner
+from omnigraph.pipeline.load.table_sources import TableSource, parse_option
 
 SCHEMA = """
 node Person {
@@ -48,7 +48,7 @@ def graph(tmp_path: Path) -> og.Graph:
 @pytest.fixture(params=["memory", "bulk"])
 def load(request: pytest.FixtureRequest, graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> Load:
     """The same call, by the way through memory and by that of big loads."""
-    monkeypatch.setattr(start, "IN_MEMORY_BYTES", 1 << 30 if request.param == "memory" else -1)
+    monkeypatch.setattr(planner, "IN_MEMORY_BYTES", 1 << 30 if request.param == "memory" else -1)
     return lambda *given, **options: graph.load(*given, **{"engine": "local", "mode": "append", **options})
 
 

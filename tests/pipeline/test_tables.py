@@ -18,9 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import ConstraintViolation, FileUnreadable, KeyConflict, UnknownProperty, UnknownType, UsageError
-from omnigraph.pipeline.bulk import cut
-from omnigraph.pipeline.tabular import TableSource, parse_option
+from omnigraph.errors import (
+    ConstraintViolation,
+    FileUnreadable,
+    KeyConflict,
+    UnknownProperty,
+    UnknownType,
+    UsageError,
+)
+from omnigraph.pipeline.bulk import input_splits
+from omnigraph.pipeline.load.table_sources import TableSource, parse_option
 
 SCHEMA = """
 node Person {
@@ -98,7 +105,7 @@ def test_every_format_gives_the_same_rows(kind: str, graph: og.Graph, tmp_path: 
 def test_rows_of_a_file_that_is_cut_anywhere_keep_their_lines(
     graph: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cut, "PIECE_BYTES", (40, 90))
+    monkeypatch.setattr(input_splits, "PIECE_BYTES", (40, 90))
     lines = ["name,age", *(f"p{i},{500 if i in (0, 7, 199) else i % 100}" for i in range(200)), "broken", "", "q,1"]
     path = tmp_path / "people.csv"
     path.write_text("\n".join(lines))
@@ -154,7 +161,7 @@ def test_wrong_inputs_are_told_with_their_name(graph: og.Graph, tmp_path: Path) 
 def test_a_merge_replaces_what_differs_keeps_row_identity_and_commits_nothing_twice(graph: og.Graph) -> None:
     first = pa.table({"name": [f"p{i}" for i in range(1000)], "age": [i % 100 for i in range(1000)]})
     graph.load(nodes={"Person": first}, mode="append", engine="local")
-    view = graph._door.view("main")
+    view = graph._committer.view("main")
     person = view.schema.node["Person"]
     before = view.open(person).to_table(columns=["id"], with_row_id=True).sort_by("id").to_pydict()
     assert graph.load(nodes={"Person": first}, mode="merge", engine="local").commit is None
@@ -163,7 +170,7 @@ def test_a_merge_replaces_what_differs_keeps_row_identity_and_commits_nothing_tw
     assert done.inserted == {"node:Person": 10}
     # Of the hundred that were there, the one with this age already is no change.
     assert done.updated == {"node:Person": sum(1 for i in range(0, 1000, 10) if i % 100 != 1)}
-    table = graph._door.view("main").open(person)
+    table = graph._committer.view("main").open(person)
     after = {r["id"]: r for r in table.to_table(columns=["id", "age"], with_row_id=True).to_pylist()}
     assert len(after) == 1010
     for entity, row_id in zip(before["id"], before["_rowid"], strict=True):
@@ -202,7 +209,7 @@ def test_new_ids_of_json_lines_differ_across_pieces(tmp_path: Path) -> None:
     count = 270_000
     path = tmp_path / "notes.jsonl"
     path.write_text("".join(f'{{"text":"{i}"}}\n' for i in range(count)))
-    assert path.stat().st_size > cut.PIECE_BYTES[0]
+    assert path.stat().st_size > input_splits.PIECE_BYTES[0]
     graph.load(nodes={"Note": str(path)}, mode="append", engine="local")
     ids = graph.nodes("Note", columns=["id"]).column("id")
     assert len(ids) == len(ids.unique()) == count

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import omnigraph as og
-from omnigraph.query import adjacency, hops, tables
-from omnigraph.query.adjacency import _half
+from omnigraph.query.tables import tables
+from omnigraph.query.traversal import adjacency, hops
+from omnigraph.query.traversal.adjacency import _half
 
 SCHEMA = "node P { slug: String @key  n: I64  t: String? }\nedge K: P -> P"
 

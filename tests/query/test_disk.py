@@ -15,7 +15,7 @@ PAIRS = "query q() { match { $a: Person $a knows $b } return { $a.slug, $b.slug 
 
 @pytest.fixture
 def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
-    monkeypatch.setattr("omnigraph.query.disk.EDGES_MIN", 1)
+    monkeypatch.setattr("omnigraph.query.traversal.adjacency_files.EDGES_MIN", 1)
     graph = og.init(tmp_path / "g", SCHEMA)
     graph.insert({"Person": [{"slug": "a"}, {"slug": "b"}], "Knows": [{"src": "a", "dst": "b"}]})
     return graph

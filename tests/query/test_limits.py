@@ -13,7 +13,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import QueryCheckError, QueryTimeout, QueryValueError, ResourceLimit
-from omnigraph.query import frame
+from omnigraph.query.execution import frame
 
 SCHEMA = "node P { slug: String @key  name: String?  pattern: String? }\nedge K: P -> P\n"
 NODES, EDGES = 1000, 15_000

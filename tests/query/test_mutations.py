@@ -208,7 +208,7 @@ def test_a_call_that_is_stopped_leaves_no_state(graph: og.Graph, monkeypatch: py
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("omnigraph.query.mutate.apply_deltas", stopped)
+        patch.setattr("omnigraph.query.mutation.run.apply_deltas", stopped)
         with pytest.raises(KeyboardInterrupt):
             run(graph, "update Person set { score: 0 } where true")
     assert head(graph) == before
@@ -687,7 +687,7 @@ def test_a_condition_holds_on_the_state_that_is_changed(graph: og.Graph) -> None
 
     def interfere(point: str) -> None:
         turns.append(point)
-        if turns.count("ticket") == 1 and point == "ticket":
+        if turns.count("lock") == 1 and point == "lock":
             other.mutate('query q() { update Person set { score: 40 } where slug = "ada" }')
 
     watched = og.open(graph.uri, observer=interfere)
@@ -709,7 +709,7 @@ def test_what_a_pattern_does_not_find_is_still_not_there_when_it_is_written(grap
     met: list[str] = []
 
     def interfere(point: str) -> None:
-        if point == "ticket" and not met:
+        if point == "lock" and not met:
             met.append(other.mutate(text).graph_commit_id)
 
     late = og.open(graph.uri, observer=interfere).mutate(text)

@@ -18,8 +18,8 @@ from omnigraph.errors import (
     ResourceLimit,
     UsageError,
 )
-from omnigraph.prepared import Param
-from omnigraph.query import engine
+from omnigraph.graph.prepared_query import Param
+from omnigraph.query import query_cache
 from tests.query.conftest import SCHEMA
 
 READ = """query of($slug: String, $least: I64?) {
@@ -82,13 +82,13 @@ def test_what_is_wrong_with_the_text_is_said_when_it_is_prepared(graph: og.Graph
 
 def test_it_is_checked_once_while_the_schema_stays(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = []
-    check = engine.check_query
+    check = query_cache.check_query
 
     def counted(*given: object) -> object:
         checks.append(given)
         return check(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(engine, "check_query", counted)
+    monkeypatch.setattr(query_cache, "check_query", counted)
     read, write = graph.prepare(READ), graph.prepare(WRITE)
     for _ in range(3):
         read.run(slug="ada")

@@ -34,17 +34,27 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 def act_large(set_: Callable[[str, object], None]) -> None:
-    for name in ("tables.TAKE_SHARE", "tables.TAKE_MIN", "match.TAKE_SHARE", "match.SCAN_COLUMNS_ROWS"):
+    for name in (
+        "tables.tables.TAKE_SHARE",
+        "tables.tables.TAKE_MIN",
+        "execution.match.TAKE_SHARE",
+        "execution.match.SCAN_COLUMNS_ROWS",
+    ):
         set_(f"omnigraph.query.{name}", 0)
-    for name in ("match.DEDUPE_ROWS", "search.texts.FEW_ROWS", "search.vectors.ROUGH_ROWS", "run.EAGER_ROWS"):
+    for name in (
+        "execution.match.DEDUPE_ROWS",
+        "search.texts.FEW_ROWS",
+        "search.vectors.ROUGH_ROWS",
+        "execution.run.EAGER_ROWS",
+    ):
         set_(f"omnigraph.query.{name}", 0)
-    set_("omnigraph.query.tables.IDS_PER_FILTER", 2)
-    set_("omnigraph.query.frame.BLOCK_ROWS", 3)
-    set_("omnigraph.query.sorting.PART_ROWS", 2)
+    set_("omnigraph.query.tables.tables.IDS_PER_FILTER", 2)
+    set_("omnigraph.query.execution.frame.BLOCK_ROWS", 3)
+    set_("omnigraph.query.execution.sorting.PART_ROWS", 2)
     set_("omnigraph.query.search.texts.TEXTS_MAX", 2)
-    set_("omnigraph.query.aggregate.DISTINCT_ROWS", 0)
-    set_("omnigraph.query.tables.RANKED_APART_MAX", 0)
-    set_("omnigraph.query.tables.LOOKUPS_MIN", 1)
+    set_("omnigraph.query.execution.aggregate.DISTINCT_ROWS", 0)
+    set_("omnigraph.query.tables.tables.RANKED_APART_MAX", 0)
+    set_("omnigraph.query.tables.tables.LOOKUPS_MIN", 1)
 
 
 def build(path: Path, rng: random.Random, coverage: str) -> og.Graph:

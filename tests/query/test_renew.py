@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.query import Options, Result, run_query
-from omnigraph.query.cache import Cache
+from omnigraph.query.tables.cache import Cache
 
 SCHEMA = "node Person { slug: String @key  n: I64? }\nedge Knows: Person -> Person { w: F64? }"
 PAIRS = "query q() { match { $a: Person $a $k:knows $b } return { $k.id, $a.slug, $b.slug, $k.w } }"

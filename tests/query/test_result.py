@@ -49,7 +49,7 @@ def test_a_form_whose_package_is_missing_says_what_to_do(
 
 def test_large_results_are_made_when_they_are_asked_for(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = graph.query(ALL).to_pylist()
-    monkeypatch.setattr("omnigraph.query.run.EAGER_ROWS", 0)
+    monkeypatch.setattr("omnigraph.query.execution.run.EAGER_ROWS", 0)
     late = graph.query(ALL)
     assert "columns" not in [s["step"] for s in late.explain()["steps"]]
     graph.delete({"Person": ["ada", "bob"]})
@@ -209,7 +209,7 @@ def test_a_query_is_parsed_and_checked_once_per_schema(graph: og.Graph, monkeypa
     def never(*_: object, **__: object) -> None:
         raise AssertionError("parsed again")
 
-    monkeypatch.setattr("omnigraph.query.engine.parse_queries", never)
+    monkeypatch.setattr("omnigraph.query.query_cache.parse_queries", never)
     assert len(graph.query(ALL)) == 6
     with pytest.raises(AssertionError, match="parsed again"):
         graph.query(ALL + " ")

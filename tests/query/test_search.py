@@ -226,7 +226,7 @@ def test_vectors_of_another_model_are_refused(tmp_path: Path) -> None:
 
 def _forge_marks(graph: og.Graph) -> None:
     """Marks as another model would leave them."""
-    from omnigraph.storage.marks import to_marks
+    from omnigraph.storage.lance.embedding_marks import to_marks
 
     view = graph.snapshot().view
     stored = view.type("Note")

@@ -50,10 +50,10 @@ def test_an_end_that_is_declared_and_used_no_more_is_bound_once(
     graph: og.Graph, form: str, declared: str, returned: str
 ) -> None:
     clause = form.format("knows")
-    together = rows(graph, f"{declared} {clause}", f"{returned} as x, count(*) as n")
+    map_threads = rows(graph, f"{declared} {clause}", f"{returned} as x, count(*) as n")
     alone = rows(graph, f"$a: Person {clause}", f"{returned} as x, count(*) as n")
-    assert together == alone
-    assert sum(int(str(row[1])) for row in together) < 36
+    assert map_threads == alone
+    assert sum(int(str(row[1])) for row in map_threads) < 36
 
 
 def test_undirected_is_the_union_of_both_directions(graph: og.Graph) -> None:

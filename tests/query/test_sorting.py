@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.query import ranking, sorting
+from omnigraph.query.execution import ranking, sorting
 
 TEXTS = ["", "a", "a\0", "a\0\0", "ab", "person-1", "person-12", "é", "x" * 7, "x" * 8, "x" * 20, "x" * 20 + "y"]
 LONG = ["zz" * 300, "zz" * 300 + "b", "\U0001f600"]

@@ -10,8 +10,8 @@ import os
 import sys
 
 import omnigraph as og
-from omnigraph.pipeline.runner import SparkRunner
-from omnigraph.pipeline.session import SparkSettings, spark_session
+from omnigraph.tasks.runner import SparkRunner
+from omnigraph.tasks.session import SparkSettings, spark_session
 
 
 def main(graph: str) -> None:

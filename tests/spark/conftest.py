@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.pipeline.session import SparkSettings, spark_session
+from omnigraph.tasks.session import SparkSettings, spark_session
 
 MASTER = "local[2,4]"
 SECRET = ("spark.hadoop.omnigraph.test.secret.key", "not-for-everybody")

@@ -7,19 +7,19 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from omnigraph.maintenance.optimize import work
+from omnigraph.maintenance.optimize import tasks
 
 
 def rewrite_fragments(task: dict[str, Any]) -> Any:
-    return _die_once("rewrite", task, work.rewrite_fragments(task))
+    return _die_once("rewrite", task, tasks.rewrite_fragments(task))
 
 
 def train_centroids(task: dict[str, Any]) -> Any:
-    return _die_once("train", task, work.train_centroids(task))
+    return _die_once("train", task, tasks.train_centroids(task))
 
 
 def build_segment(task: dict[str, Any]) -> Any:
-    return _die_once("build", task, work.build_segment(task))
+    return _die_once("build", task, tasks.build_segment(task))
 
 
 def _die_once(name: str, task: dict[str, Any], done: Any) -> Any:

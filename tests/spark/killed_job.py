@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 
 import omnigraph as og
-from omnigraph.pipeline.bulk import cut
-from omnigraph.pipeline.session import SparkSettings, spark_session
+from omnigraph.pipeline.bulk import input_splits
+from omnigraph.tasks.session import SparkSettings, spark_session
 
 
 def main(uri: str, folder: str) -> None:
@@ -21,7 +21,7 @@ def main(uri: str, folder: str) -> None:
         "spark.executor.memory": "512m",
     }
     spark = spark_session(SparkSettings(master="local-cluster[2,1,1024]", conf=conf))
-    cut.PIECE_BYTES = (40_000, 40_000)
+    input_splits.PIECE_BYTES = (40_000, 40_000)
     graph = og.open(uri, spark=spark)
     for name in ("worker", "executor", "more", "driver"):
         print(f"loading {name}", flush=True)

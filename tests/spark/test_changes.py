@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 import omnigraph as og
 from omnigraph.errors import FeedCollected, InvalidCursor, UsageError
-from omnigraph.pipeline.datasource import OmnigraphSource
+from omnigraph.pipeline.datasource.source import OmnigraphSource
 from tests.branch.feed.support import RENAMED, SCHEMA, expected_feed
 
 

@@ -10,8 +10,8 @@ import yaml
 
 import omnigraph as og
 from omnigraph.errors import RecordError
-from omnigraph.pipeline.bulk import cut
-from omnigraph.pipeline.file import run_pipeline
+from omnigraph.pipeline.bulk import input_splits
+from omnigraph.pipeline.file.run import run_pipeline
 from tests.pipeline.csv_cases import (
     CASES,
     COLUMNS,
@@ -73,7 +73,7 @@ SAMPLE = {"breaks": "cut", "null-escape": "small", "comment": "gz", "latin": "fo
 
 
 def test_source_and_sql_give_the_same_rows(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut, "PIECE_BYTES", (40, 40))
+    monkeypatch.setattr(input_splits, "PIECE_BYTES", (40, 40))
     by_name = {case.name: case for case in CASES}
     load(spark, tmp_path, [by_name[name] for name in SAMPLE], list(SAMPLE.values()))
 
@@ -83,7 +83,7 @@ def test_source_and_sql_give_the_same_rows(spark: Any, tmp_path: Path, monkeypat
 def test_source_and_sql_give_the_same_rows_of_every_packing(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packing: str
 ) -> None:
-    monkeypatch.setattr(cut, "PIECE_BYTES", (15, 15) if packing == "cut" else cut.PIECE_BYTES)
+    monkeypatch.setattr(input_splits, "PIECE_BYTES", (15, 15) if packing == "cut" else input_splits.PIECE_BYTES)
     load(spark, tmp_path, WITH_ROWS_ONLY, [packing] * len(WITH_ROWS_ONLY))
 
 

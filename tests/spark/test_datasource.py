@@ -18,10 +18,16 @@ from pyspark.sql.types import StructType
 
 import omnigraph as og
 from omnigraph import errors
-from omnigraph.pipeline import datasource_read
-from omnigraph.pipeline.datasource import CHANGE_OPTIONS, READ_OPTIONS, STREAM_OPTIONS, WRITE_OPTIONS, OmnigraphSource
-from omnigraph.pipeline.datasource_write import GraphWriter, Staged
-from omnigraph.storage.filters import quoted
+from omnigraph.pipeline.datasource import read as datasource_read
+from omnigraph.pipeline.datasource.source import (
+    CHANGE_OPTIONS,
+    READ_OPTIONS,
+    STREAM_OPTIONS,
+    WRITE_OPTIONS,
+    OmnigraphSource,
+)
+from omnigraph.pipeline.datasource.write import GraphWriter, Staged
+from omnigraph.storage.lance.filters import quoted
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 SCHEMA = """
@@ -471,7 +477,7 @@ def test_only_files_that_messages_name_count(target: og.Graph) -> None:
 
 
 def test_large_partitions_are_staged_in_several_files(target: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.pipeline.datasource_write.FILE_BYTES", 1)
+    monkeypatch.setattr("omnigraph.pipeline.datasource.write.FILE_BYTES", 1)
     writer = writer_of(target, "text", type="Note")
     message = writer.write(pa.RecordBatch.from_pydict({"text": [f"t{i}"]}) for i in range(3))
     assert isinstance(message, Staged)

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph as og
-from omnigraph.branch.diff import ChangeFilter
+from omnigraph.branch.diff.diff import ChangeFilter
 from omnigraph.cli.main import main
 from omnigraph.errors import UsageError
-from omnigraph.pipeline.diff_spark import dataframe
+from omnigraph.pipeline.datasource.diff import dataframe
 from tests.branch.diff.oracle import History
 
 SCHEMA = """node Doc { name: String @key  n: U64?  at: DateTime?  v: Vector(2)?  tags: [String]?  body: Blob? }

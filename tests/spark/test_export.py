@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.pipeline.export import Format
+from omnigraph.pipeline.export.stream import Format
 from tests.pipeline.conftest import SCHEMA
 from tests.pipeline.test_export import FORMATS, exported, rows_of, tree, worn
 from tests.spark.test_runner import Counting
 
-WRITE_PART = "omnigraph.pipeline.export_folder.WRITE_PART"
+WRITE_PART = "omnigraph.pipeline.export.folder.WRITE_PART"
 
 
 @pytest.fixture
 def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
     """A graph that is cut into several files per type."""
-    monkeypatch.setattr("omnigraph.pipeline.export_folder.ROWS_PER_FILE", 5)
+    monkeypatch.setattr("omnigraph.pipeline.export.folder.ROWS_PER_FILE", 5)
     graph = og.init(tmp_path / "graph", SCHEMA)
     worn(graph)
     return graph
@@ -86,7 +86,7 @@ def test_a_worker_that_dies_after_writing_its_file_costs_nothing_but_a_retry(
 
 
 def write_then_die_once(task: dict[str, Any]) -> Any:
-    from omnigraph.pipeline.export_tasks import write_part
+    from omnigraph.pipeline.export.tasks import write_part
 
     done = write_part(task)
     mark = Path(task["graph"]["uri"]).parent / "died"
@@ -118,7 +118,7 @@ def test_ctrl_c_stops_the_job_and_leaves_an_unfinished_export_that_the_next_one_
 def write_then_sleep(task: dict[str, Any]) -> Any:
     import time
 
-    from omnigraph.pipeline.export_tasks import write_part
+    from omnigraph.pipeline.export.tasks import write_part
 
     done = write_part(task)
     time.sleep(4)

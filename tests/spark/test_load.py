@@ -12,8 +12,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import ConstraintViolation, KeyConflict
-from omnigraph.pipeline.bulk import cut
-from omnigraph.pipeline.tabular import TableSource
+from omnigraph.pipeline.bulk import input_splits
+from omnigraph.pipeline.load.table_sources import TableSource
 from tests.pipeline.loads import SCHEMA, exported, outcome, write_lines
 
 SEED = 11
@@ -29,7 +29,7 @@ def test_spark_and_memory_agree_on_graph_refusals_and_rejects(
 ) -> None:
     print(f"seed {SEED}, turn {turn}")
     rng = random.Random(f"{SEED}/{turn}")
-    monkeypatch.setattr(cut, "PIECE_BYTES", (2000, 6000))
+    monkeypatch.setattr(input_splits, "PIECE_BYTES", (2000, 6000))
     graphs = {way: og.init(tmp_path / f"{way}.omni", SCHEMA) for way in ("local", "spark")}
     for step in range(2):
         path = write_lines(tmp_path / f"in{step}.jsonl", rng, 150)
@@ -152,7 +152,7 @@ def test_a_key_that_another_writer_takes_while_a_load_is_prepared_is_found(spark
     seen: list[str] = []
 
     def observe(phase: str) -> None:
-        if phase == "ticket" and not seen:
+        if phase == "lock" and not seen:
             seen.append(phase)
             other.insert({"Person": [{"name": "p3", "age": 1}]})
 
@@ -172,8 +172,8 @@ def test_a_key_that_another_writer_takes_while_a_load_is_prepared_is_found(spark
 
 
 def test_inputs_below_eight_mebibytes_start_no_jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.pipeline.engine.active_session", lambda: None)
-    monkeypatch.setattr("omnigraph.pipeline.engine.spark_session", lambda _: pytest.fail("a JVM was started"))
+    monkeypatch.setattr("omnigraph.tasks.engine.active_session", lambda: None)
+    monkeypatch.setattr("omnigraph.tasks.engine.spark_session", lambda _: pytest.fail("a JVM was started"))
     graph = og.init(tmp_path / "g.omni", PEOPLE)
     assert graph.load(nodes={"Person": pa.table({"name": ["a"]})}, mode="append").engine == "local"
     assert exported(graph).count(b"\n") == 1

@@ -16,7 +16,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.maintenance.optimize import OptimizeResult, prepare
-from omnigraph.storage.indices import built_indices
+from omnigraph.storage.lance.indices import built_indices
 from tests.contention import keepers
 from tests.maintenance.optimize.answers import disagreements
 from tests.spark.test_runner import Counting

@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import PipelineFileError
-from omnigraph.pipeline.file import run_pipeline
+from omnigraph.pipeline.file.run import run_pipeline
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }

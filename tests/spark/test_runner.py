@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import KeyConflict, TaskFailed, UsageError
-from omnigraph.pipeline.engine import Engines
-from omnigraph.pipeline.runner import LocalRunner, Runner, SparkRunner
+from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.runner import LocalRunner, Runner, SparkRunner
 
 WORK = "tests.spark.work"
 
@@ -90,7 +90,7 @@ def test_ctrl_c_cancels_the_job(runner: tuple[Runner, Counting]) -> None:
 
 
 def test_small_work_runs_here_and_large_work_on_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.pipeline.engine.active_session", lambda: None)
+    monkeypatch.setattr("omnigraph.tasks.engine.active_session", lambda: None)
     monkeypatch.delenv("OMNIGRAPH_ENGINE", raising=False)
     engines = Engines()
     assert engines.choose(work_bytes=1000)[0] == "local"

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import EngineUnavailable, UsageError
-from omnigraph.pipeline import session
-from omnigraph.pipeline.session import SparkSettings, java_home, java_version
+from omnigraph.tasks import session
+from omnigraph.tasks.session import SparkSettings, java_home, java_version
 from tests.spark.conftest import SECRET
 
 RUN = """
-from omnigraph.pipeline.runner import SparkRunner
-from omnigraph.pipeline.session import SparkSettings, spark_session
+from omnigraph.tasks.runner import SparkRunner
+from omnigraph.tasks.session import SparkSettings, spark_session
 spark = spark_session(SparkSettings(master="local[1]"))
 print(SparkRunner(spark).run("tests.spark.work:double", [{"value": 21}], stage="x")[0]["value"])
 print(spark.sparkContext._jvm.System.getProperty("java.home"))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from omnigraph.commit.migrate import require_current
+from omnigraph.legacy.migrate import require_current
 from omnigraph.storage.layout import locate
-from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.manifest.table import Manifest
 from tests.storage.old_graphs import (
     read_state,
 )

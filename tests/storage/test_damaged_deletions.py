@@ -12,9 +12,9 @@ import pytest
 import omnigraph as og
 from omnigraph.cli.main import main
 from omnigraph.errors import HostileOrDamagedManifest, StorageError
-from omnigraph.storage import deletions
+from omnigraph.storage.files import deletion_files
 from omnigraph.storage.layout import locate
-from omnigraph.storage.records import Head
+from omnigraph.storage.manifest.records import Head
 from tests.faults.s3server import S3Server, World
 
 
@@ -46,7 +46,7 @@ def test_lengths_that_make_lance_ask_for_terabytes(path: Path) -> None:
     for at in range(len(good) - 120, len(good)):
         flip(file, at, 0x40)
         try:
-            deletions.require_whole(locate(path), str(file), rows=2)
+            deletion_files.require_whole(locate(path), str(file), rows=2)
         except StorageError:
             refused += 1
         file.write_bytes(good)
@@ -58,7 +58,7 @@ def test_every_verb_names_the_file(path: Path, capsys: pytest.CaptureFixture[str
     # A high byte of the length of the only block's body: Lance would allocate 256 GiB for it.
     flip(file, len(file.read_bytes()) - 22, 0x40)
     with pytest.raises(StorageError):
-        deletions.require_whole(locate(path), str(file), rows=2)
+        deletion_files.require_whole(locate(path), str(file), rows=2)
     for arguments in (["verify", "--quick"], ["optimize"], ["cleanup", "--keep", "1"], ["maintain"], ["stats"]):
         code = main([arguments[0], str(path), *arguments[1:], "-q"])
         shown = capsys.readouterr()
@@ -105,14 +105,14 @@ def test_a_bucket_is_looked_at_before_lance_reads_it(world: World, monkeypatch: 
     graph.insert({"P": [{"name": f"p{i}"} for i in range(30)]})
     graph.create_branch("side")
     graph.delete({"P": ["p3", "p7"]}, branch="side")
-    monkeypatch.setattr(deletions, "_checked", set())
+    monkeypatch.setattr(deletion_files, "_checked", set())
     assert og.open(graph.uri).nodes("P", branch="side").num_rows == 28
     (name,) = [key for key in world.store.objects if "/_deletions/" in key]
     good = world.store.objects[name]
     raw = bytearray(good.body)
     raw[-22] ^= 0x40
     world.store.objects[name] = replace(good, body=bytes(raw))
-    monkeypatch.setattr(deletions, "_checked", set())
+    monkeypatch.setattr(deletion_files, "_checked", set())
     with pytest.raises(StorageError, match=name.rpartition("/")[2]):
         og.open(graph.uri).nodes("P", branch="side")
     found = og.open(graph.uri, engine="local").verify().findings
@@ -124,8 +124,8 @@ def test_what_this_process_has_written_is_not_read_for_that(world: World, monkey
     graph = og.init("s3://graphs/g", "node P { name: String @key }")
     graph.insert({"P": [{"name": f"p{i}"} for i in range(30)]})
     checked = list[str]()
-    real = deletions.require_whole
-    monkeypatch.setattr(deletions, "require_whole", lambda *a, **b: (checked.append(a[1]), real(*a, **b)))
+    real = deletion_files.require_whole
+    monkeypatch.setattr(deletion_files, "require_whole", lambda *a, **b: (checked.append(a[1]), real(*a, **b)))
     for i in range(3):
         graph.delete({"P": [f"p{i}"]})
     assert og.open(graph.uri).nodes("P").num_rows == 27

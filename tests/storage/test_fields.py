@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.storage.fields import property_ids
+from omnigraph.storage.lance.fields import property_ids
 
 SCHEMA = "node Doc {{ name: String @key  tags: [String]?  {more} }}\nedge Cites: Doc -> Doc {{ weight: F64? }}"
 
@@ -21,7 +21,7 @@ def graph(tmp_path: Path) -> og.Graph:
 
 
 def meanings(graph: og.Graph, branch: str, type_name: str = "Doc") -> dict[int, str]:
-    view = og.open(graph.uri)._door.view(branch)
+    view = og.open(graph.uri)._committer.view(branch)
     t = view.type(type_name)
     names = {p.id: f"property {p.name}" for p in t.properties}
     return {field: names.get(meaning, meaning) for field, meaning in property_ids(view.open(t), t).items()}
@@ -41,10 +41,10 @@ def test_two_lines_give_one_field_id_to_different_properties(graph: og.Graph) ->
 
 
 def test_a_renamed_property_keeps_its_meaning(graph: og.Graph) -> None:
-    view = graph._door.view("main")
+    view = graph._committer.view("main")
     before = property_ids(view.open(view.type("Doc")), view.type("Doc"))
     graph.apply_schema(SCHEMA.format(more="").replace("tags:", "words:").replace("]?", ']? @rename_from("tags")'))
-    view = graph._door.view("main")
+    view = graph._committer.view("main")
     assert property_ids(view.open(view.type("Doc")), view.type("Doc")) == before
 
 

@@ -17,7 +17,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import HostileOrDamagedManifest, OmnigraphError
 from omnigraph.language import identifiers as form
-from omnigraph.storage.records import Head, Pin
+from omnigraph.storage.manifest.records import Head, Pin
 from tests.maintenance.verify import damage
 from tests.storage import hostile
 
@@ -116,7 +116,7 @@ def test_the_name_of_a_type_never_becomes_a_path(world: Path, name: str, tmp_pat
 
 def test_an_export_looks_at_names_where_they_become_paths() -> None:
     from omnigraph.language.schema.model import NodeType
-    from omnigraph.pipeline.export_folder import _place
+    from omnigraph.pipeline.export.folder import _place
 
     with pytest.raises(HostileOrDamagedManifest):
         _place(NodeType("../../x"), "csv")
@@ -227,7 +227,7 @@ def _bodies(graph: Path) -> dict[str, Any]:
         "head": at,
         "record": {**record, "f": pins},
         "schema": json.loads(hostile.row(graph, "schema")["body"]),
-        "ticket": _ticket_body(),
+        "lock": _ticket_body(),
         "plan": plan,
         "lease": {"seconds": 60.0, "owner": None, "branch": "main", "commit": "c", "pins": {path: [1, 2]}},
         "announcement": {"owner": None, "at_s": 1.0, "versions": {path: [1]}, "files": {path: ["data/x.lance"]}},
@@ -241,7 +241,7 @@ def _plant(graph: Path, kind: str, body: Any, folder: str) -> None:
         hostile.plant_record(graph, body)
     elif kind == "schema":
         hostile.plant_schema(graph, body)
-    elif kind == "ticket":
+    elif kind == "lock":
         _plant_control(graph, f"{folder}.0.json", body)
     elif kind == "plan":
         _plant_control(graph, f"{folder}.0.json", _ticket_body())
@@ -280,7 +280,7 @@ def _mutations(
         shutil.rmtree(graph)
 
 
-KINDS = ("head", "record", "schema", "ticket", "plan", "lease", "announcement")
+KINDS = ("head", "record", "schema", "lock", "plan", "lease", "announcement")
 
 
 @pytest.mark.parametrize("kind", KINDS)

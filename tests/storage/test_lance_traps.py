@@ -128,7 +128,7 @@ def test_a_restore_lands_over_anything(tmp_path: Path) -> None:
 
 
 def test_a_rewrite_that_remapped_an_index_can_not_be_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L3: `read_transaction` raises TypeError. Worked around by `storage.lancefs.operations`, which gives the class the
+    """L3: `read_transaction` raises TypeError. Worked around by `storage.lance.lance_api.operations`, which gives the class the
     defaults that it lacks (they are taken away here, as another test may have been first).
     """
     made = table(tmp_path)
@@ -317,7 +317,7 @@ def test_a_vector_column_named_as_one_of_lance_itself_panics(tmp_path: Path) -> 
 
 def test_a_second_whole_vector_segment_beside_the_first_panics(tmp_path: Path) -> None:
     """O6: PanicException is no Exception. Worked around by `index.segments` (what is built again replaces what was) and
-    `storage.lancefs.reading` (a panic is a failure of the store).
+    `storage.lance.lance_api.reading` (a panic is a failure of the store).
     """
     made = table(tmp_path)
     made.create_index("v", "IVF_FLAT", name="i", num_partitions=1)

@@ -254,7 +254,7 @@ def test_a_segment_over_a_rewrite_that_was_left_out_speaks_of_the_next_fragment_
 def test_a_history_with_a_rewrite_that_remapped_an_index_can_not_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Any, int], Any]
 ) -> None:
-    """L3. The defaults that `storage.lancefs.operations` gives the class are taken away, and given again."""
+    """L3. The defaults that `storage.lance.lance_api.operations` gives the class are taken away, and given again."""
     made = table(tmp_path)
     made.create_scalar_index("id", "BTREE")
     since = made.version
@@ -262,7 +262,7 @@ def test_a_history_with_a_rewrite_that_remapped_an_index_can_not_be_read(
     init = LanceOperation.RewrittenIndex.__init__
     monkeypatch.setattr(init, "__defaults__", None)
     with pytest.raises(TypeError, match="RewrittenIndex"):
-        pytest.fail(f"{read(lance.dataset(made.uri), since)}: `storage.lancefs.operations` need not mend it")
+        pytest.fail(f"{read(lance.dataset(made.uri), since)}: `storage.lance.lance_api.operations` need not mend it")
     monkeypatch.setattr(init, "__defaults__", ("", b"", 0))
     assert len(read(lance.dataset(made.uri), since)) > 1
 

@@ -14,10 +14,10 @@ import lance
 import pytest
 
 import omnigraph as og
-from omnigraph.commit.migrate import require_current
-from omnigraph.storage import lancefs
-from omnigraph.storage.manifest import FORMAT
-from omnigraph.storage.objects import ControlObjects
+from omnigraph.legacy.migrate import require_current
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.manifest.table import FORMAT
+from omnigraph.storage.objects.control_objects import ControlObjects
 from tests.storage.looks import (
     GENERATIONS,
     INTENTS,
@@ -163,7 +163,7 @@ class Killed(BaseException):
 def at_call(number: int, when: str, action: Callable[[], None]) -> Iterator[list[int]]:
     """Do something before or after the nth change of storage, once. Yields how many changes there were."""
     calls = [0]
-    commit, delete = lancefs.commit, ControlObjects.delete
+    commit, delete = lance_api.commit, ControlObjects.delete
 
     def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -179,7 +179,7 @@ def at_call(number: int, when: str, action: Callable[[], None]) -> Iterator[list
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lancefs, "commit", wrapped(commit))
+        patch.setattr(lance_api, "commit", wrapped(commit))
         patch.setattr(ControlObjects, "delete", wrapped(delete))
         yield calls
 
@@ -267,18 +267,18 @@ def test_a_process_stopped_in_a_step_for_longer_than_versions_are_kept_buries_no
 ) -> None:
     """Lance does not see what was collected: as if the step had been built on the newest version."""
     state = build_old_graph(uri, generation=1)
-    monkeypatch.setattr("omnigraph.storage.migrate.SUSPICIOUS_S", -1.0)
-    commit, calls = lancefs.commit, [0]
+    monkeypatch.setattr("omnigraph.legacy.formats.SUSPICIOUS_S", -1.0)
+    commit, calls = lance_api.commit, [0]
 
     def stopped(location: Any, base: Any, tx: Any, **options: Any) -> Any:
         calls[0] += 1
         if calls[0] == step:
             with og.open(uri) as other:
                 other.insert(ZOE)
-            tx = lancefs.transaction(tx.operation, read_version=lance.dataset(f"{uri}/__manifest").version)
+            tx = lance_api.transaction(tx.operation, read_version=lance.dataset(f"{uri}/__manifest").version)
         return commit(location, base, tx, **options)
 
-    monkeypatch.setattr(lancefs, "commit", stopped)
+    monkeypatch.setattr(lance_api, "commit", stopped)
     migrate(uri)
     assert manifest_of(uri).format() == FORMAT
     assert state_of(uri) == with_person(state, "zoe", 1)
@@ -288,14 +288,14 @@ WRITER = """
 import os, sys, time
 import omnigraph as og
 uri, name, gate, kill_at = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-from omnigraph.storage import lancefs
-calls, commit = [0], lancefs.commit
+from omnigraph.storage.lance import lance_api
+calls, commit = [0], lance_api.commit
 def counted(*args, **kwargs):
     calls[0] += 1
     if calls[0] == kill_at:
         os.kill(os.getpid(), 9)
     return commit(*args, **kwargs)
-lancefs.commit = counted
+lance_api.commit = counted
 import lance, lance.fragment, omnigraph.write.mutate
 print("ready", flush=True)
 while not os.path.exists(gate):

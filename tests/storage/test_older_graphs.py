@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import BranchNotFound, NewerFormat, NotAGraph
-from omnigraph.storage.manifest import FORMAT_MAX
+from omnigraph.storage.manifest.table import FORMAT_MAX
 from tests.storage.looks import (
     GENERATIONS,
     INTENTS,

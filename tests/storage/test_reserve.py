@@ -12,8 +12,8 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import StorageError, SymlinkInGraph
 from omnigraph.maintenance.clone import clone_graph
-from omnigraph.storage import reserve
 from omnigraph.storage.layout import RESERVE, Location, locate
+from omnigraph.storage.objects import reserve
 
 SCHEMA = "node P { name: String @key }"
 

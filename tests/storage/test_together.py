@@ -10,7 +10,7 @@ import lance
 import pytest
 
 import omnigraph as og
-from omnigraph.storage.together import AT_ONCE, MANY, together
+from omnigraph.storage.concurrency import AT_ONCE, MANY, map_threads
 
 TYPES = 12
 SCHEMA = "".join(f"node N{number} {{ name: String @key }}\n" for number in range(TYPES))
@@ -22,13 +22,13 @@ def test_results_come_in_the_order_of_the_items(count: int) -> None:
         time.sleep((number * 7 % 5) / 1000)
         return -number
 
-    assert together(call, range(count)) == [-number for number in range(count)]
+    assert map_threads(call, range(count)) == [-number for number in range(count)]
 
 
 def test_a_few_stay_in_the_thread_of_the_caller_and_many_do_not() -> None:
-    assert set(together(lambda _: threading.get_ident(), range(MANY - 1))) == {threading.get_ident()}
-    assert threading.get_ident() not in together(lambda _: threading.get_ident(), range(MANY))
-    assert threading.get_ident() not in together(lambda _: threading.get_ident(), range(2), many=2)
+    assert set(map_threads(lambda _: threading.get_ident(), range(MANY - 1))) == {threading.get_ident()}
+    assert threading.get_ident() not in map_threads(lambda _: threading.get_ident(), range(MANY))
+    assert threading.get_ident() not in map_threads(lambda _: threading.get_ident(), range(2), many=2)
 
 
 def test_an_error_is_raised_when_nothing_is_under_way_any_more() -> None:
@@ -42,7 +42,7 @@ def test_an_error_is_raised_when_nothing_is_under_way_any_more() -> None:
         ended.append(number)
 
     with pytest.raises(ValueError, match="first"):
-        together(call, range(10 * AT_ONCE))
+        map_threads(call, range(10 * AT_ONCE))
     seen = list(ended)
     assert sorted(seen) == sorted(set(started) - {0})
     assert len(started) < 10 * AT_ONCE

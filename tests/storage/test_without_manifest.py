@@ -16,7 +16,8 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import GraphNotFound, ManifestMissing, NotAGraph, StorageError
 from omnigraph.errors.reasons import reason_of
-from omnigraph.storage import create, lancefs
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.manifest import create
 from tests.faults.s3server import S3Server, World
 from tests.faults.s3store import Request, Response, error
 
@@ -94,7 +95,7 @@ def test_whatever_else_has_our_layout_is_not_built_over(uri: str, path: str) -> 
 def test_what_an_init_that_died_left_is_built_over(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(create, "_is_mine", lambda *_: False)
-        patch.setattr(create.durable, "sync_tree", _interrupt_at("__manifest"))
+        patch.setattr(create.durability, "sync_tree", _interrupt_at("__manifest"))
         og.init(uri, SCHEMA)
     assert os.path.isdir(os.path.join(uri, "__manifest"))
     with pytest.raises(GraphNotFound):
@@ -113,14 +114,14 @@ def _interrupt_at(part: str) -> Callable[..., None]:
 def test_a_graph_that_was_created_while_it_was_looked_for_is_not_called_lost(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = lancefs.open_newest
+    real = lance_api.open_newest
 
     def too_early(location: Any, address: str) -> Any:
-        monkeypatch.setattr(lancefs, "open_newest", real)
+        monkeypatch.setattr(lance_api, "open_newest", real)
         written(uri)
-        raise lancefs.TableMissing(address)
+        raise lance_api.TableMissing(address)
 
-    monkeypatch.setattr(lancefs, "open_newest", too_early)
+    monkeypatch.setattr(lance_api, "open_newest", too_early)
     with pytest.raises(og.errors.GraphExists):
         og.init(uri, SCHEMA)
 

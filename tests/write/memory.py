@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.storage.columns import arrow_schema
+from omnigraph.storage.lance.columns import arrow_schema
 from omnigraph.write.delta import Deltas
 from omnigraph.write.rows import rows_to_table
 

@@ -14,7 +14,7 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.write import changes
 from omnigraph.write.delta import TypeDelta, delta
-from omnigraph.write.overlay import OverlayReader
+from omnigraph.write.pending_reader import OverlayReader
 from omnigraph.write.rows import rows_to_table
 from omnigraph.write.validate import cascade, validate
 from tests.write.memory import MemoryReader

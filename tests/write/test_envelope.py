@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.columns import arrow_schema
+from omnigraph.storage.lance.columns import arrow_schema
 from omnigraph.write.envelope import blocks as blocks_module
 from omnigraph.write.envelope import chunks_of, parse, reading
 from tests.write.lines import SCHEMA, expected, good_lines, verdicts

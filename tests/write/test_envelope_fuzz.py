@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.write.envelope import parse, reading
-from omnigraph.write.problems import RULES
+from omnigraph.write.violations import RULES
 from tests.write.lines import SCHEMA, expected, good_lines, verdicts
 
 SPLICES = [

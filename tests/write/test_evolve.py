@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from omnigraph.commit.stage import Prepared, View
+from omnigraph.commit.operation import Prepared, View
 from omnigraph.language.schema import Annotation, Property, PropertyType, Schema
 from omnigraph.language.schema.merge import merge_schemas
 from omnigraph.language.schema.model import NodeType
@@ -45,7 +45,7 @@ def rows_of(graph: og.Graph, type_name: str) -> list[dict[str, Any]]:
 def test_names_may_be_exchanged_and_taken_over_from_dropped_properties(tmp_path: Path) -> None:
     graph = og.init(str(tmp_path / "g"), "node P { k: String @key  a: I32?  b: I32?  c: I32?  d: I32? }")
     graph.insert({"P": [{"k": "x", "a": 1, "b": 2, "c": 3, "d": 4}]})
-    schema = graph._door.view("main").schema
+    schema = graph._committer.view("main").schema
     (node,) = schema.nodes
     a, b, c, d = (node.by_name[name] for name in "abcd")
     added = (Property("c", I32, True, id="p0c"), Property("d", I32, False, (Annotation("default", 9),), id="p0d"))
@@ -76,18 +76,18 @@ def test_a_branch_takes_over_the_merged_schema_of_another_branch(tmp_path: Path)
     graph = og.init(str(tmp_path / "g"), text)
     graph.insert({"P": [{"k": "x", "a": 1, "b": 2}]})
     graph.create_branch("side")
-    base = graph._door.view("main").schema
+    base = graph._committer.view("main").schema
     graph.apply_schema("node P { k: String @key  z: I32? @rename_from(a)  b: I32? } node Q { x: I32? }")
     graph.apply_schema("node P { k: String @key  a: I32? } node Q { x: I32? }", branch="side")
     graph.apply_schema('node P { k: String @key  a: I32?  b: String @default("new") } node R {}', branch="side")
-    ours, theirs = (graph._door.view(branch).schema for branch in ("main", "side"))
+    ours, theirs = (graph._committer.view(branch).schema for branch in ("main", "side"))
     merged = merge_schemas(base, ours, theirs)
     assert merged.conflicts == ()
     assert [s.kind for s in merged.steps] == ["drop_property", "add_property", "add_type", "drop_type"]
     graph._run(Move(merged.result, merged.steps), branch="main")
 
     assert rows_of(graph, "P") == [{"id": "x", "k": "x", "z": 1, "b": "new"}]
-    assert graph._door.view("main").schema == merged.result
+    assert graph._committer.view("main").schema == merged.result
     assert {t.name for t in merged.result.nodes} == {"P", "R"}
     assert rows_of(graph, "R") == []
     # The text of the result says what the graph has, so that it can be changed and applied again.

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.language.schema.model import Constraint, NodeType, Property, PropertyType
-from omnigraph.storage.columns import arrow_type
+from omnigraph.storage.lance.columns import arrow_type
 from omnigraph.storage.ulids import Ulids
 from omnigraph.write.keys import canonical_id, canonical_ids, texts
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from omnigraph.storage.manifest import Manifest
-from omnigraph.storage.records import Record
+from omnigraph.storage.manifest.records import Record
+from omnigraph.storage.manifest.table import Manifest
 
 
 @dataclass

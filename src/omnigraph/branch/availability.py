@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from omnigraph.commit import owner
 from omnigraph.errors import VersionReclaimed
-from omnigraph.storage import leases
-from omnigraph.storage.manifest import Manifest
-from omnigraph.storage.records import Head
+from omnigraph.storage.manifest.records import Head
+from omnigraph.storage.manifest.table import Manifest
+from omnigraph.storage.objects import leases
 
 
 def require_available(manifest: Manifest, commit: str, heads: Mapping[str, Head]) -> None:

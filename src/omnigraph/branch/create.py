@@ -4,7 +4,7 @@
 2. check    of a commit that no branch is at: its versions are there, and no cleanup has announced one (`availability`)
 3. swap     set `head:<name>` and rewrite `refs`, which excludes every other creation and deletion since 1, and cleanup
 4. ask      after an error: is the branch there, with the incarnation that only I know?
-5. pack     the heads of idle branches, once there are many loose ones (`storage/packed_heads.py`)
+5. pack     the heads of idle branches, once there are many loose ones (`storage/manifest/packed_heads.py`)
 
 The new head holds no pins, only the commit that it starts from. Tables are forked by the first write on the branch.
 A crash leaves the branch or no trace.
@@ -19,12 +19,12 @@ from omnigraph.branch.availability import require_available
 from omnigraph.branch.names import require_free, require_name
 from omnigraph.branch.revisions import resolve
 from omnigraph.commit.backoff import attempts
-from omnigraph.commit.migrate import require_current
 from omnigraph.errors import PreconditionFailed, StorageError
-from omnigraph.storage.manifest import HEAD, REFS, Manifest, SwapLost, fresh_incarnation
-from omnigraph.storage.packed_heads import pack_if_due
-from omnigraph.storage.records import Head, Record
-from omnigraph.storage.tags import read_tags
+from omnigraph.legacy.migrate import require_current
+from omnigraph.storage.manifest.packed_heads import pack_if_due
+from omnigraph.storage.manifest.records import Head, Record
+from omnigraph.storage.manifest.table import HEAD, REFS, Manifest, SwapLost, fresh_incarnation
+from omnigraph.storage.manifest.tags import read_tags
 
 
 def create_branch(manifest: Manifest, name: str, *, from_: str, if_commit: str | None = None) -> Head:

@@ -14,23 +14,23 @@ from __future__ import annotations
 import secrets
 
 from omnigraph.commit.backoff import attempts
-from omnigraph.commit.door import Door
-from omnigraph.commit.migrate import require_current
+from omnigraph.commit.committer import Committer
 from omnigraph.errors import BranchInUse, BranchNotFound, StorageError
-from omnigraph.storage.manifest import REFS, SwapLost
-from omnigraph.storage.records import MAIN, Head
+from omnigraph.legacy.migrate import require_current
+from omnigraph.storage.manifest.records import MAIN, Head
+from omnigraph.storage.manifest.table import REFS, SwapLost
 
 
-def delete_branch(door: Door, name: str) -> Head:
+def delete_branch(committer: Committer, name: str) -> Head:
     """The head that the branch had."""
-    manifest = door.manifest
-    require_current(manifest, observe=door.observe)
+    manifest = committer.manifest
+    require_current(manifest, observe=committer.observe)
     tried: Head | None = None
     for _ in attempts(name, local=manifest.location.is_local):
         heads = manifest.heads()
         head = heads.get(name)
         if tried is not None and (head is None or head.incarnation != tried.incarnation):
-            door.sweep()
+            committer.sweep()
             return tried  # the answer was lost, or somebody else deleted it at the same time: it is gone
         if head is None:
             raise BranchNotFound(branch=name, uri=manifest.location.uri)
@@ -45,7 +45,7 @@ def delete_branch(door: Door, name: str) -> Head:
             if name in manifest.heads():
                 raise
             continue
-        door.sweep()
+        committer.sweep()
         return head
     raise AssertionError("unreachable")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from omnigraph.errors import BranchExists, InvalidBranchName, InvalidTagName, TagExists
 from omnigraph.language.identifiers import BRANCH_LENGTH_MAX, is_branch_path
-from omnigraph.storage.tags import Tag
+from omnigraph.storage.manifest.tags import Tag
 
 
 def require_name(name: str) -> None:

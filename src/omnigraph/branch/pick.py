@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from omnigraph.branch.merge import Merge, MergeOptions
 from omnigraph.errors import UsageError
-from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.manifest.table import Manifest
 
 
 def revert_of(manifest: Manifest, commit: str, options: MergeOptions) -> Merge:

@@ -1,6 +1,6 @@
 """Reset a branch: it stands at another commit, any of the past, and goes on from there.
 
-An operation of the door (`commit/door.py`) that replaces the branch's incarnation with the swap that publishes it:
+An operation of the door (`commit/committer.py`) that replaces the branch's incarnation with the swap that publishes it:
 
 1. prepare   refuse a branch that others were made from, or whose forks they read; find the commit; its versions are
              there and no cleanup has announced one (`availability`)
@@ -35,11 +35,11 @@ from omnigraph.branch.availability import require_available
 from omnigraph.branch.create import origin_of
 from omnigraph.branch.delete import require_unused
 from omnigraph.branch.revisions import resolve
-from omnigraph.commit.stage import Prepared, Successor, TableWork, View
+from omnigraph.commit.operation import Prepared, Successor, TableWork, View
 from omnigraph.errors import CommitNotOnMain
-from omnigraph.storage.edit import restoring
-from omnigraph.storage.manifest import fresh_incarnation
-from omnigraph.storage.records import RESET, Pin, Record
+from omnigraph.storage.lance.edits import restoring
+from omnigraph.storage.manifest.records import RESET, Pin, Record
+from omnigraph.storage.manifest.table import fresh_incarnation
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 
 from omnigraph.errors import CommitNotFound, RevisionNotFound, UsageError
-from omnigraph.history import newest_at
-from omnigraph.snapshot import moment_us
-from omnigraph.storage.manifest import Manifest
-from omnigraph.storage.records import MAIN
-from omnigraph.storage.tags import read_tags
-from omnigraph.write.problems import hint
+from omnigraph.graph.commits import newest_at
+from omnigraph.graph.snapshot import moment_us
+from omnigraph.storage.manifest.records import MAIN
+from omnigraph.storage.manifest.table import Manifest
+from omnigraph.storage.manifest.tags import read_tags
+from omnigraph.write.violations import hint
 
 _COMMIT_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 CANDIDATES_MAX = 5

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from omnigraph.branch.availability import require_available
 from omnigraph.branch.names import require_tag_name
 from omnigraph.commit.backoff import attempts
-from omnigraph.commit.migrate import require_current
 from omnigraph.errors import BranchExists, StorageError, TagExists, TagNotFound
-from omnigraph.storage.manifest import REFS, Manifest, SwapLost
-from omnigraph.storage.tags import TAG, Tag, read_tags
+from omnigraph.legacy.migrate import require_current
+from omnigraph.storage.manifest.table import REFS, Manifest, SwapLost
+from omnigraph.storage.manifest.tags import TAG, Tag, read_tags
 
 
 def create_tag(

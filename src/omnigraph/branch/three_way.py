@@ -29,8 +29,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import EntityType
-from omnigraph.storage.columns import arrow_schema
-from omnigraph.storage.marks import STALE, mark_column, marked_properties, pairs_of, source_of, text_digests
+from omnigraph.storage.lance.columns import arrow_schema
+from omnigraph.storage.lance.embedding_marks import (
+    STALE,
+    mark_column,
+    marked_properties,
+    pairs_of,
+    source_of,
+    text_digests,
+)
 from omnigraph.write.compare import equal_mask
 from omnigraph.write.delta import flat
 

@@ -14,7 +14,7 @@ from typer import Context, Typer, echo
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from omnigraph.cli import (
+from omnigraph.cli.commands import (
     changes,
     cleanup,
     clone,
@@ -35,11 +35,11 @@ from omnigraph.cli import (
     query,
     relocate,
     repair,
-    shell,
     stats,
     tags,
     verify,
 )
+from omnigraph.cli.shell import command as shell
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.cli.output import Table, count
 
 if TYPE_CHECKING:
-    from omnigraph.branch.change_rows import ChangeShape
-    from omnigraph.branch.diff import Diff
+    from omnigraph.branch.diff.change_rows import ChangeShape
+    from omnigraph.branch.diff.diff import Diff
 
 SIGNS = {"insert": "+", "update": "~", "delete": "-"}
 LINE_CHARS_MIN = 40

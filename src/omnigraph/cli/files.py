@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from omnigraph.errors import FileUnreadable, FileUnwritable
-from omnigraph.storage.placed import placed
+from omnigraph.storage.objects.atomic_file import placed
 
 STDIN = "-"
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}

@@ -36,8 +36,8 @@ from omnigraph.language.identifiers import is_branch_path
 from omnigraph.storage.layout import MANIFEST, Location, locate
 
 if TYPE_CHECKING:
-    from omnigraph.graph import Graph
-    from omnigraph.pipeline.progress import Watcher
+    from omnigraph.graph.handle import Graph
+    from omnigraph.tasks.progress import Watcher
 
 _SERVER = re.compile(r"https?:", re.IGNORECASE)
 _STATE = "__cluster/state.json"
@@ -111,7 +111,7 @@ def _chosen(root: Location, graph: str | None, *, verb: str) -> str:
 
 def _graphs_of(root: Location) -> list[str]:
     """The ids of the graphs that the cluster's state says are applied, sorted."""
-    from omnigraph.storage.folder import Folder
+    from omnigraph.storage.objects.folder import Folder
 
     path = root.join(_STATE)
     raw = None if root.is_local and not os.path.isfile(path) else Folder(root).read(_STATE)
@@ -146,7 +146,7 @@ def _applied(state: Any, root: Location, path: str) -> Mapping[str, Any]:
 
 
 def _require_storage(root: Location, folder: str) -> None:
-    from omnigraph.storage.folder import Folder
+    from omnigraph.storage.objects.folder import Folder
 
     manifest = f"{folder}/{MANIFEST}"
     there = os.path.isdir(root.join(manifest)) if root.is_local else Folder(root).files(manifest)
@@ -194,7 +194,7 @@ def open_direct(
 ) -> Graph:
     """The graph of a maintenance command, with the engine that it was asked to run on."""
     import omnigraph
-    from omnigraph.pipeline.session import SparkSettings
+    from omnigraph.tasks.session import SparkSettings
 
     settings = SparkSettings.of(master=master, conf=None if conf is None else list(conf))
     return omnigraph.open(target.uri, engine=engine, master=settings.master, conf=settings.conf, watcher=watcher)

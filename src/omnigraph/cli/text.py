@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from omnigraph.cli.output import Table, count
 
 if TYPE_CHECKING:
+    from omnigraph.graph.results import BranchInfo, CommitInfo, LoadResult, SchemaResult
+    from omnigraph.graph.snapshot import TableInfo
     from omnigraph.language.schema.plan import SchemaPlan
-    from omnigraph.results import BranchInfo, CommitInfo, LoadResult, SchemaResult
-    from omnigraph.snapshot import TableInfo
 
 Lines = list[str | Table]
 

@@ -25,7 +25,7 @@ from omnigraph.cli.output import count, write_text
 from omnigraph.cli.progress import size_text
 from omnigraph.errors.redact import redact
 from omnigraph.language.controls import escaped
-from omnigraph.pipeline.progress import Silent, Watcher
+from omnigraph.tasks.progress import Silent, Watcher
 
 REFRESH_PER_S = 8
 OTHER_COLUMNS = 70

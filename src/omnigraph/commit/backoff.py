@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 
-from omnigraph import environment
+from omnigraph.config import environment
 from omnigraph.errors import WriterBusy
 
 

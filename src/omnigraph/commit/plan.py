@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.commit.stage import TableWork
+from omnigraph.commit.operation import TableWork
 from omnigraph.language import identifiers as form
-from omnigraph.storage.records import Head, Pin, Record
+from omnigraph.storage.manifest.records import Head, Pin, Record
 
 
 @dataclass(frozen=True)

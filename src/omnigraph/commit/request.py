@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.commit.stage import View
+from omnigraph.commit.operation import View
 from omnigraph.errors import PreconditionFailed, StorageError
-from omnigraph.storage.records import Record
+from omnigraph.storage.manifest.records import Record
 
 REFUSALS_MAX = 3
 """Epochs that end with the same refusal of Lance before the caller is told. Each has tried several times."""

@@ -26,10 +26,10 @@ from typing import Any
 
 import omnigraph as og
 from omnigraph.demo.generate import World, generate
-from omnigraph.demo.stage import Stage, size
-from omnigraph.demo.upkeep_story import Upkeep, tell_upkeep
+from omnigraph.demo.maintenance_story import MaintenanceMethods, tell_upkeep
+from omnigraph.demo.narrator import Stage, size
 from omnigraph.errors import UsageError
-from omnigraph.pipeline.file import PipelineResult, run_pipeline
+from omnigraph.pipeline.file.run import PipelineResult, run_pipeline
 
 HERE = Path(__file__).parent
 MARK = ".omnigraph-demo"
@@ -86,7 +86,7 @@ class Report:
     input_bytes: int
     seconds: Mapping[str, float]
     healed: str
-    upkeep: Upkeep
+    upkeep: MaintenanceMethods
 
     def to_json(self) -> dict[str, Any]:
         rounded = {k: round(v, 3) for k, v in self.seconds.items()}

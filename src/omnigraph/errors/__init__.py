@@ -85,9 +85,7 @@ OmnigraphError
 `condition` is a contract: stable, searchable, the same in Python, JSON and the docs. Fields are plain JSON values.
 """
 
-from omnigraph.errors.base import (
-    OmnigraphError,
-)
+from omnigraph.errors.base import OmnigraphError
 from omnigraph.errors.feed import FeedBranchReplaced, FeedCollected, InvalidCursor
 from omnigraph.errors.graph import (
     BadRecoveryRecord,

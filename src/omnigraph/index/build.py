@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from omnigraph.storage import lancefs
-from omnigraph.storage.indices import new_segment_json, secure_segment
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.indices import new_segment_json, secure_segment
+from omnigraph.storage.lance.tables import name_of
 from omnigraph.storage.layout import Location
-from omnigraph.storage.records import Pin
-from omnigraph.storage.table import name_of
+from omnigraph.storage.manifest.records import Pin
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -82,7 +82,7 @@ def train(table: LanceDataset, column: str, *, vectors: int, metric: str = METRI
 
     count = partitions(vectors)
     rate = max(2, min(SAMPLES_PER_PARTITION, vectors // count))
-    with lancefs.reading(f"training an index of {table.uri}"):
+    with lance_api.reading(f"training an index of {table.uri}"):
         builder = IndicesBuilder(table, column)
         try:
             model = builder.train_ivf(num_partitions=count, distance_type=metric, sample_rate=rate)
@@ -111,7 +111,7 @@ def directed_vectors(table: LanceDataset, column: str, *, most: int) -> int:
     """How many vectors have a direction, by which they can be compared: they are neither null nor zero, and their
     numbers are finite. Counts no further than `most`.
     """
-    with lancefs.reading(f"looking at vectors of {table.uri}"):
+    with lance_api.reading(f"looking at vectors of {table.uri}"):
         return sum(len(batch) for batch in _directed(table, column, most=most))
 
 
@@ -132,7 +132,7 @@ def _directed(table: LanceDataset, column: str, *, most: int) -> Iterator[np.nda
 
 def centroids_of(table: LanceDataset, name: str) -> np.ndarray:
     """The centroids of an existing vector index."""
-    with lancefs.reading(f"reading the index {name} of {table.uri}"):
+    with lance_api.reading(f"reading the index {name} of {table.uri}"):
         return _matrix(table.get_ivf_model(name).centroids)
 
 
@@ -158,7 +158,7 @@ def build_segment(
 
     `made_with` are options of the index that it belongs to, where that exists.
     """
-    with lancefs.reading(f"building {name} of {pin.path}"):
+    with lance_api.reading(f"building {name} of {pin.path}"):
         made = table.create_index_uncommitted(
             column,
             kind,

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omnigraph.errors import StorageError, VersionReclaimed
-from omnigraph.storage import lancefs
-from omnigraph.storage.history import Step, steps_above
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.transactions import Step, steps_above
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -294,7 +294,7 @@ def old_fragment(table: LanceDataset, fragment: int) -> OldFragment:
 
 
 def _live_offsets(table: LanceDataset, fragment: Any) -> np.ndarray:
-    with lancefs.reading(f"reading the row addresses of {table.uri}"):
+    with lance_api.reading(f"reading the row addresses of {table.uri}"):
         batches = table.scanner(columns=[], with_row_address=True, fragments=[fragment]).to_batches()
         found = [batch.column("_rowaddr").to_numpy() & _OFFSET for batch in batches]
     return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)

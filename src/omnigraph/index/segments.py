@@ -28,8 +28,8 @@ import numpy as np
 
 from omnigraph.index.build import made_with
 from omnigraph.language import identifiers as form
-from omnigraph.storage.facts import Span
-from omnigraph.storage.indices import BuiltIndex, Segment
+from omnigraph.storage.lance.fragment_stats import Span
+from omnigraph.storage.lance.indices import BuiltIndex, Segment
 
 SEGMENT_ROWS = 1_048_576
 """Rows of one segment, as long as an index has no more than SEGMENTS_MAX of them: those of one large fragment. What

@@ -13,15 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from omnigraph.commit.advisory_lock import AdvisoryLocks
+from omnigraph.commit.operation import View
 from omnigraph.commit.plan import Plan
-from omnigraph.commit.stage import View
 from omnigraph.commit.stamp import Stamp
-from omnigraph.commit.ticket import Tickets
 from omnigraph.errors import StorageError, VersionReclaimed
-from omnigraph.storage import lancefs
-from omnigraph.storage.history import Step, steps_above
-from omnigraph.storage.objects import ControlObjects
-from omnigraph.storage.records import Pin
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.transactions import Step, steps_above
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.storage.objects.control_objects import ControlObjects
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -80,9 +80,9 @@ def _declared(view: View, type_id: str) -> set[str | None]:
 
     With them None, for a version that a power loss took from among theirs.
     """
-    tickets = Tickets(ControlObjects(view.manifest.location))
-    held = tickets.holder(view.head.incarnation, view.head.epoch + 1)
-    plans = map(Plan.read, tickets.plans(held[0])) if held is not None else ()
+    locks = AdvisoryLocks(ControlObjects(view.manifest.location))
+    held = locks.holder(view.head.incarnation, view.head.epoch + 1)
+    plans = map(Plan.read, locks.plans(held[0])) if held is not None else ()
     found: set[str | None] = {
         name for plan in plans if plan and type_id in plan.tables for name in plan.tables[type_id].unstamped
     }
@@ -93,7 +93,7 @@ def _newest_version(view: View, type_id: str) -> int:
     """Asked of Lance, which lists: a stranger's cleanup can leave a hole above the pin, where a quick probe stops."""
     pin, table = view.pins[type_id], published(view, type_id)
     try:
-        with lancefs.reading(f"looking for versions of {pin.path}"):
+        with lance_api.reading(f"looking for versions of {pin.path}"):
             return int(table.latest_version)
     except StorageError:
         return view.tables.newest_version(pin)  # which knows versions that a power loss has cut short

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from omnigraph.commit.door import Door
-from omnigraph.commit.intents import read_intents
-from omnigraph.commit.migrate import require_current
-from omnigraph.commit.ticket import Ticket, epoch_of, ticket_name
+from omnigraph.commit.advisory_lock import AdvisoryLock, epoch_of, lock_name
+from omnigraph.commit.committer import Committer
 from omnigraph.errors import BranchNotFound, RecoveryPending, StorageError, WriterActive
-from omnigraph.storage import reserve
+from omnigraph.legacy.intents import read_intents
+from omnigraph.legacy.migrate import require_current
 from omnigraph.storage.layout import RECOVERY
-from omnigraph.storage.manifest import FORMAT
+from omnigraph.storage.manifest.table import FORMAT
+from omnigraph.storage.objects import reserve
 
 LOOK_EVERY_S = 0.05
 SETTLE_LEAST_S = 30.0
@@ -78,25 +78,27 @@ class RecoverResult:
         }
 
 
-def pending(door: Door) -> list[Pending]:
+def pending(committer: Committer) -> list[Pending]:
     """Every undecided operation of every branch, by branch and epoch."""
-    if door.manifest.format() < FORMAT:
-        return [Pending(i.branch, "", 0, i.kind, i.operation, alive=False) for i in read_intents(door.tickets.objects)]
-    return sorted(_undecided(door), key=lambda p: (p.branch, p.epoch))
+    if committer.manifest.format() < FORMAT:
+        return [
+            Pending(i.branch, "", 0, i.kind, i.operation, alive=False) for i in read_intents(committer.locks.objects)
+        ]
+    return sorted(_undecided(committer), key=lambda p: (p.branch, p.epoch))
 
 
 def _on(found: list[Pending], branch: str | None) -> list[Pending]:
     return [p for p in found if branch is None or p.branch == branch]
 
 
-def require_settled(door: Door, branch: str, *, verb: str, wait_s: float) -> None:
+def require_settled(committer: Committer, branch: str, *, verb: str, wait_s: float) -> None:
     """Refuse to go on while an operation of the branch is undecided; a living writer is waited for a little.
 
     WriterActive if somebody may be at work, RecoveryPending if a dead writer's operation is open. Settles nothing.
     """
     deadline = time.monotonic() + wait_s
     while True:
-        found = _on(pending(door), branch)
+        found = _on(pending(committer), branch)
         if not found:
             return
         if not found[0].alive or time.monotonic() > deadline:
@@ -109,68 +111,68 @@ def require_settled(door: Door, branch: str, *, verb: str, wait_s: float) -> Non
         branch=branch,
         operation_id=first.operation,
         detail=f"that belongs to recovery, not to a preview of {verb}.",
-        path=f"{RECOVERY}/{ticket_name(first.incarnation, first.epoch, 0)}",
+        path=f"{RECOVERY}/{lock_name(first.incarnation, first.epoch, 0)}",
     )
 
 
-def undecided(door: Door) -> Iterator[tuple[str, Ticket, bool]]:
+def undecided(committer: Committer) -> Iterator[tuple[str, AdvisoryLock, bool]]:
     """(branch, ticket, whether its holder may be taken over) of every operation that no head has reached."""
     # Listed before the heads are read: what a head has not reached then was undecided when it was listed.
-    listed = {(e.name.partition("/")[0], epoch_of(e.name)) for e in door.tickets.objects.entries() if "/" in e.name}
-    heads = {head.incarnation: head for head in door.manifest.heads().values()}
+    listed = {(e.name.partition("/")[0], epoch_of(e.name)) for e in committer.locks.objects.entries() if "/" in e.name}
+    heads = {head.incarnation: head for head in committer.manifest.heads().values()}
     for incarnation, epoch in listed:
         head = heads.get(incarnation)
         if head is None or epoch is None or epoch <= head.epoch:
             continue
-        held = door.tickets.holder(incarnation, epoch)
+        held = committer.locks.holder(incarnation, epoch)
         if held is not None:
             yield head.branch, *held
 
 
-def _undecided(door: Door) -> Iterator[Pending]:
-    for branch, ticket, dead in undecided(door):
-        alive = not dead and not door.tickets.is_own(ticket)
-        yield Pending(branch, ticket.incarnation, ticket.epoch, ticket.kind, ticket.nonce, alive)
+def _undecided(committer: Committer) -> Iterator[Pending]:
+    for branch, lock, dead in undecided(committer):
+        alive = not dead and not committer.locks.is_own(lock)
+        yield Pending(branch, lock.incarnation, lock.epoch, lock.kind, lock.nonce, alive)
 
 
-def recover(door: Door, *, wait_s: float, branch: str | None = None) -> RecoverResult:
+def recover(committer: Committer, *, wait_s: float, branch: str | None = None) -> RecoverResult:
     """Settle what dead writers left; wait up to `wait_s` for the living ones to finish or to be known as dead.
 
     On all branches, or on one. A store that fails on one is told of after the others. On a full disk it uses the space
     that is kept for that.
     """
-    location = door.manifest.location
+    location = committer.manifest.location
     try:
-        return reserve.spending(location, lambda: _recover(door, wait_s=wait_s, branch=branch))
+        return reserve.spending(location, lambda: _recover(committer, wait_s=wait_s, branch=branch))
     finally:
         reserve.keep(location)
 
 
-def _recover(door: Door, *, wait_s: float, branch: str | None) -> RecoverResult:
+def _recover(committer: Committer, *, wait_s: float, branch: str | None) -> RecoverResult:
     started = time.monotonic()
     failed: StorageError | None = None
-    with door.lock:
-        require_current(door.manifest, observe=door.observe)
-        found = _on(pending(door), branch)
+    with committer.mutex:
+        require_current(committer.manifest, observe=committer.observe)
+        found = _on(pending(committer), branch)
         for operation in found:
             deadline = started + wait_s
             if not operation.alive:
                 deadline = max(deadline, time.monotonic() + SETTLE_LEAST_S)
             try:
-                door.wait(operation.branch, operation.incarnation, operation.epoch, deadline)
+                committer.wait(operation.branch, operation.incarnation, operation.epoch, deadline)
             except BranchNotFound:
                 continue  # deleted meanwhile, and its epochs with it
             except StorageError as error:
                 failed = failed or error
         if failed is not None:
             raise failed
-        door.sweep()
-        settled = tuple(s for p in found for s in _settled(door, p))
-        return RecoverResult(settled, tuple(_on(pending(door), branch)), time.monotonic() - started)
+        committer.sweep()
+        settled = tuple(s for p in found for s in _settled(committer, p))
+        return RecoverResult(settled, tuple(_on(pending(committer), branch)), time.monotonic() - started)
 
 
-def _settled(door: Door, was: Pending) -> Iterator[Settled]:
-    record = door.manifest.outcome(was.incarnation, was.epoch)
+def _settled(committer: Committer, was: Pending) -> Iterator[Settled]:
+    record = committer.manifest.outcome(was.incarnation, was.epoch)
     if record is not None:
         outcome = (record.recovery or {}).get("outcome", "committed")
         yield Settled(was.branch, was.epoch, was.kind, was.operation, outcome, record.commit)

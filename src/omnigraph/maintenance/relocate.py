@@ -1,13 +1,13 @@
 """Relocate: make a copied or moved graph independent of where it was.
 
-Lance writes absolute addresses into versions of forks (`storage/bases.py`). A folder that was copied or moved is
-refused by whatever opens a fork, until these are rewritten:
+Lance writes absolute addresses into versions of forks (`storage/files/base_paths.py`). A folder that was copied or
+moved is refused by whatever opens a fork, until these are rewritten:
 
 1. plan     list every table folder, read every version in it, note those with base paths of this table below another
             address. A preview ends here
 2. refuse   `from_` that no version names; the old address is this very folder under another path
 3. record   the checksums that these files will have, beside those that they had: verify takes either
-4. rewrite  each of these files, one after the other, as a whole (`storage/rebase.py`)
+4. rewrite  each of these files, one after the other, as a whole (`storage/files/rebase.py`)
 5. verify   the whole graph, without reading data
 
 Keeps: rows, versions, their numbers and times, commits; the old address is only looked at, never written. A copy stays
@@ -28,20 +28,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from omnigraph.commit.door import Door
+from omnigraph.commit.committer import Committer
 from omnigraph.errors import StorageError, UsageError
 from omnigraph.maintenance.cleanup.orphans import table_folders
-from omnigraph.maintenance.together import together
+from omnigraph.maintenance.concurrency import map_threads
 from omnigraph.maintenance.verify import VerifyOptions, VerifyResult, verify
-from omnigraph.pipeline.engine import Engines
-from omnigraph.storage.bases import recorded_root
-from omnigraph.storage.checksums import pack
-from omnigraph.storage.create import graph_exists
+from omnigraph.storage.files.base_paths import recorded_root
+from omnigraph.storage.files.checksums import pack
+from omnigraph.storage.files.rebase import StoredVersion, read_version, rebased, replace_version
+from omnigraph.storage.files.references import folder_of
 from omnigraph.storage.layout import MANIFEST, Location, locate
-from omnigraph.storage.listing import listed
-from omnigraph.storage.manifest import FORMAT, Manifest
-from omnigraph.storage.rebase import StoredVersion, read_version, rebased, replace_version
-from omnigraph.storage.references import folder_of
+from omnigraph.storage.manifest.create import graph_exists
+from omnigraph.storage.manifest.table import FORMAT, Manifest
+from omnigraph.storage.objects.listing import listed
+from omnigraph.tasks.engine import Engines
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,13 @@ class RelocateResult:
         }
 
 
-def relocate(door: Door, engines: Engines, *, from_: str | None = None, confirm: bool = False) -> RelocateResult:
+def relocate(
+    committer: Committer, engines: Engines, *, from_: str | None = None, confirm: bool = False
+) -> RelocateResult:
     """Rewrite base paths of another address, or only those of `from_`. A preview without `confirm`."""
     started = time.monotonic()
-    location = door.manifest.location
-    door.manifest.require_writable() if confirm else door.manifest.format()
+    location = committer.manifest.location
+    committer.manifest.require_writable() if confirm else committer.manifest.format()
     only = None if from_ is None else locate(from_, options=location.options).uri
     versions = tuple(_moved(location, only))
     roots = _roots(versions)
@@ -106,9 +108,9 @@ def relocate(door: Door, engines: Engines, *, from_: str | None = None, confirm:
     rewritten = 0
     verified: VerifyResult | None = None
     if confirm:
-        _record_checksums(door.manifest, versions, only)
-        rewritten = sum(together(location, lambda version: _rewrite(location, version, only), versions))
-        verified = verify(door, engines, VerifyOptions(quick=True))
+        _record_checksums(committer.manifest, versions, only)
+        rewritten = sum(map_threads(location, lambda version: _rewrite(location, version, only), versions))
+        verified = verify(committer, engines, VerifyOptions(quick=True))
     return RelocateResult(
         uri=location.uri,
         confirmed=confirm,
@@ -128,7 +130,7 @@ def _moved(location: Location, only: str | None) -> Iterator[MovedVersion]:
         folder = folder_of(table, ((f.path, f.size, f.modified_s) for f in listed(location, table)))
         files = [f for f in folder.files if f.version is not None or f.kind == "detached"]
         forks = {f"{table}/{f.path}": folder.lines[f.line].fork for f in files}
-        looked_at = together(location, partial(_named_roots, location, table), sorted(forks))
+        looked_at = map_threads(location, partial(_named_roots, location, table), sorted(forks))
         for path, roots in zip(sorted(forks), looked_at, strict=True):
             others = roots - {location.uri} if only is None else roots & {only}
             if others:
@@ -201,7 +203,7 @@ def _by_table(versions: Sequence[MovedVersion]) -> list[dict[str, Any]]:
 
 def _record_checksums(manifest: Manifest, versions: Sequence[MovedVersion], only: str | None) -> None:
     location = manifest.location
-    pairs = together(location, lambda moved: _rebased(location, moved, only), versions)
+    pairs = map_threads(location, lambda moved: _rebased(location, moved, only), versions)
     new = {moved.path: zlib.crc32(pair[1]) for moved, pair in zip(versions, pairs, strict=True) if pair is not None}
     if new and manifest.format() >= FORMAT:  # older formats have no checksums
         manifest.append_checksums(pack(new))

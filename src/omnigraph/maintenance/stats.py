@@ -18,23 +18,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.commit.door import Door
-from omnigraph.commit.stage import View
+from omnigraph.commit.committer import Committer
+from omnigraph.commit.operation import View
 from omnigraph.errors import OmnigraphError
 from omnigraph.index.declared import declared
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.drift import drift_of, published
 from omnigraph.maintenance.recover import pending
-from omnigraph.storage import lancefs
-from omnigraph.storage.edit import ROWS_PER_FRAGMENT
-from omnigraph.storage.facts import Fragment, fragments_of
-from omnigraph.storage.indices import BuiltIndex, built_indices
+from omnigraph.storage.files.blob_files import in_listing
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.edits import ROWS_PER_FRAGMENT
+from omnigraph.storage.lance.fragment_stats import Fragment, fragments_of
+from omnigraph.storage.lance.indices import BuiltIndex, built_indices
 from omnigraph.storage.layout import MANIFEST, STAGING
-from omnigraph.storage.listing import StoredFile, listed
-from omnigraph.storage.manifest import FORMAT
-from omnigraph.storage.records import Record
-from omnigraph.storage.sidecars import in_listing
-from omnigraph.storage.tags import read_tags
+from omnigraph.storage.manifest.records import Record
+from omnigraph.storage.manifest.table import FORMAT
+from omnigraph.storage.manifest.tags import read_tags
+from omnigraph.storage.objects.listing import StoredFile, listed
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -204,16 +204,16 @@ class GraphStats:
         }
 
 
-def stats(door: Door, *, branch: str) -> GraphStats:
+def stats(committer: Committer, *, branch: str) -> GraphStats:
     """The figures as they are now. Nothing is written."""
-    view = door.view(branch)
+    view = committer.view(branch)
     types = [t for t in view.schema.types() if t.id in view.pins]
     with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="omnigraph-stats") as pool:
         manifest_files = pool.submit(listed, view.tables.location, MANIFEST)
         staging_files = pool.submit(listed, view.tables.location, STAGING)
         tables = tuple(pool.map(lambda t: _table(view, t), types))
     manifest = view.manifest.table()
-    operations = pending(door)
+    operations = pending(committer)
     newest = _last_optimize(view)
     found = GraphStats(
         uri=view.tables.location.uri,
@@ -242,7 +242,7 @@ def _versions(files: Sequence[StoredFile]) -> int:
 
 
 def _commits(view: View, manifest: LanceDataset) -> int:
-    with lancefs.reading("counting commits"):
+    with lance_api.reading("counting commits"):
         where = "object_id LIKE 'commit:%' OR object_id LIKE 'graph_commit:%'"
         ids = set(manifest.to_table(columns=["object_id"], filter=where)["object_id"].to_pylist())
     if view.manifest.format_of(manifest) < FORMAT:
@@ -274,7 +274,7 @@ def _table(view: View, t: EntityType) -> TableStats:
             forks=len({f.path.split("/")[1] for f in files if f.path.startswith("tree/")}),
         )
         table = published(view, t.id)
-        with lancefs.reading(f"looking at {t.key}"):
+        with lance_api.reading(f"looking at {t.key}"):
             beside = in_listing((f.path, f.size) for f in files)
             fragments, built = fragments_of(table, beside), built_indices(table)
         drifted = drift_of(view, t.id) is not None

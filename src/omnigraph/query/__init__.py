@@ -13,21 +13,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from omnigraph.query.engine import Engine
+    from omnigraph.query.execution.run import bound_rows, run_query
     from omnigraph.query.limits import Options
-    from omnigraph.query.mutate import run_mutation
-    from omnigraph.query.mutate_result import MutationResult
+    from omnigraph.query.mutation.result import MutationResult
+    from omnigraph.query.mutation.run import run_mutation
+    from omnigraph.query.query_cache import Engine
     from omnigraph.query.result import Result
-    from omnigraph.query.run import bound_rows, run_query
 
 _HOME = {
-    "Engine": "engine",
-    "MutationResult": "mutate_result",
+    "Engine": "query_cache",
+    "MutationResult": "mutation.result",
     "Options": "limits",
     "Result": "result",
-    "bound_rows": "run",
-    "run_mutation": "mutate",
-    "run_query": "run",
+    "bound_rows": "execution.run",
+    "run_mutation": "mutation.run",
+    "run_query": "execution.run",
 }
 __all__ = ["Engine", "MutationResult", "Options", "Result", "bound_rows", "run_mutation", "run_query"]
 

@@ -60,7 +60,7 @@ class Step:
 
     @property
     def detail(self) -> str:
-        from omnigraph.query.show import show_about
+        from omnigraph.query.plan.show import show_about
 
         return show_about(self.about)
 

@@ -36,7 +36,7 @@ LEASES = "__leases"
 CLONE = "__clone"
 """Says, while a clone is being made, what it is a clone of; not there in a graph."""
 RESERVE = "__reserve"
-"""A file of a local graph: space for cleanup on a full disk (`storage/reserve.py`)."""
+"""A file of a local graph: space for cleanup on a full disk (`storage/objects/reserve.py`)."""
 LAYOUT_FOLDERS = (MANIFEST, *TABLE_FOLDERS.values(), RECOVERY, CACHE.partition("/")[0], STAGING, LEASES, CLEANUP, CLONE)
 LAYOUT_NAMES = (*LAYOUT_FOLDERS, RESERVE)
 """All that omnigraph puts directly into a graph's folder."""

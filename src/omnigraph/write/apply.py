@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.commit.stage import TableWork, View, fold_step, work_on
-from omnigraph.storage.marks import marked_properties
-from omnigraph.storage.table import result_schema
-from omnigraph.storage.together import MANY, together
-from omnigraph.write.carry import carried_columns, carry
+from omnigraph.commit.operation import TableWork, View, fold_step, work_on
+from omnigraph.storage.concurrency import MANY, map_threads
+from omnigraph.storage.lance.embedding_marks import marked_properties
+from omnigraph.storage.lance.tables import result_schema
 from omnigraph.write.delta import TypeDelta, flat
+from omnigraph.write.embedding_carryover import carried_columns, carry
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def apply_deltas(view: View, deltas: Mapping[str, TypeDelta]) -> Applied:
 def _worked(view: View, deltas: list[TypeDelta]) -> list[_Worked]:
     """The work of each type; of large types two are already worth being written side by side."""
     large = sum(d.rows.num_rows for d in deltas) >= LARGE_ROWS
-    return together(lambda d: _work(view, d), deltas, many=2 if large else MANY)
+    return map_threads(lambda d: _work(view, d), deltas, many=2 if large else MANY)
 
 
 def _work(view: View, delta: TypeDelta) -> _Worked:

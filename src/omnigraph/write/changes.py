@@ -27,14 +27,14 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import KeyConflict, UsageError, Violation
 from omnigraph.language.schema.model import EntityType
-from omnigraph.storage.columns import arrow_schema
-from omnigraph.write.carry import keep_vectors, kept_columns
+from omnigraph.storage.lance.columns import arrow_schema
 from omnigraph.write.compare import unchanged_mask
 from omnigraph.write.delta import Deltas, TypeDelta, delta, distinct, first_positions, flat, is_in, not_in
-from omnigraph.write.problems import refuse_if_any, shortened
+from omnigraph.write.embedding_carryover import keep_vectors, kept_columns
 from omnigraph.write.reader import Reader
 from omnigraph.write.rows import set_to_table, value_array
 from omnigraph.write.validate.fields import tell
+from omnigraph.write.violations import refuse_if_any, shortened
 
 
 def insert(t: EntityType, rows: pa.Table, reader: Reader) -> TypeDelta:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.stage import LaterStep, Prepared, TableWork, View, work_on
+from omnigraph.commit.operation import LaterStep, Prepared, TableWork, View, work_on
 from omnigraph.errors import UnsupportedSchemaChange
 from omnigraph.language.schema.ids import fresh_ids
 from omnigraph.language.schema.model import EntityType, Schema
@@ -30,10 +30,10 @@ from omnigraph.language.schema.steps import (
     RenameProperty,
     Step,
 )
-from omnigraph.storage import reshape
-from omnigraph.storage.create import create_table
-from omnigraph.storage.marks import mark_column, source_of
-from omnigraph.storage.table import storage_schema
+from omnigraph.storage.lance import reshape
+from omnigraph.storage.lance.embedding_marks import mark_column, source_of
+from omnigraph.storage.lance.tables import storage_schema
+from omnigraph.storage.manifest.create import create_table
 from omnigraph.write.rows import value_array
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from omnigraph.language.schema.model import Schema
 from omnigraph.write.changes import conflicts, existing_ids, merged, repeated_ids
 from omnigraph.write.delta import OneInput, Places, TypeDelta, delta
 from omnigraph.write.envelope import Parsed, RejectedLine
-from omnigraph.write.problems import SHOWN_MAX, refusal, unplaced_order
 from omnigraph.write.reader import Reader
 from omnigraph.write.validate import faults, reject, settle, validate
+from omnigraph.write.violations import SHOWN_MAX, refusal, unplaced_order
 
 Mode = Literal["append", "merge", "overwrite"]
 OnError = Literal["fail", "quarantine"]

@@ -18,20 +18,20 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from omnigraph.commit.stage import Prepared, View
+from omnigraph.commit.operation import Prepared, View
 from omnigraph.errors import ReadSetConflict
 from omnigraph.language.schema.model import EntityType, NodeType
-from omnigraph.storage.columns import arrow_schema
-from omnigraph.storage.records import Pin
+from omnigraph.storage.lance.columns import arrow_schema
+from omnigraph.storage.manifest.records import Pin
 from omnigraph.write import changes
 from omnigraph.write.apply import apply_deltas
 from omnigraph.write.compare import unchanged_mask
 from omnigraph.write.delta import TypeDelta, flat
-from omnigraph.write.overlay import OverlayReader
-from omnigraph.write.problems import refuse_if_any
+from omnigraph.write.pending_reader import OverlayReader
 from omnigraph.write.reader import Reader
 from omnigraph.write.rows import rows_to_table
 from omnigraph.write.validate import cascade, validate
+from omnigraph.write.violations import refuse_if_any
 
 Rows = Any
 """A sequence of mappings from names to values, or an Arrow table."""

@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import UsageError, Violation
 from omnigraph.language.schema.model import EntityType, Property
-from omnigraph.storage.columns import arrow_schema, physical_columns
+from omnigraph.storage.lance.columns import arrow_schema, physical_columns
 from omnigraph.storage.ulids import Ulids
 from omnigraph.write.arrays import Found, arrow_column, python_column
 from omnigraph.write.keys import TEXT, canonical_ids
-from omnigraph.write.problems import Problem, refuse_if_any, unknown_property
 from omnigraph.write.values import convert
+from omnigraph.write.violations import Problem, refuse_if_any, unknown_property
 
 
 @dataclass(frozen=True, eq=False)

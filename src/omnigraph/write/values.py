@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from omnigraph.language.schema.model import INTEGERS, PropertyType
 from omnigraph.write import temporal
-from omnigraph.write.problems import Problem, shortened
+from omnigraph.write.violations import Problem, shortened
 
 INTEGER_BOUNDS = {
     "I32": (-(2**31), 2**31 - 1),

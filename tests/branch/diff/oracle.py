@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from omnigraph.branch.type_changes import TypeChanges, changed_types
-from omnigraph.commit.stage import View
+from omnigraph.branch.diff.type_changes import TypeChanges, changed_types
+from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EntityType
 
 SCHEMA = """node Person { name: String @key  age: I64?  nick: String?  tags: [String]?  v: Vector(2)? }
@@ -45,7 +45,7 @@ class History:
                 self.commits.append(branch.commit)
 
     def view(self, commit: str) -> View:
-        return self.graph._door.view_at("main", commit)
+        return self.graph._committer.view_at("main", commit)
 
     def people(self, branch: str) -> list[str]:
         name = next(t.name for t in self.graph.schema(branch).nodes if t.name != "Note")

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.branch import type_changes
-from omnigraph.branch.type_changes import TypeChanges
+from omnigraph.branch.diff import type_changes
+from omnigraph.branch.diff.type_changes import TypeChanges
 from omnigraph.language.schema.model import Schema
-from omnigraph.storage import leases
-from omnigraph.storage.table_version import TableVersion
+from omnigraph.storage.diff.table_version import TableVersion
+from omnigraph.storage.objects import leases
 from tests.branch.merge.support import SCHEMA, edge_ids, make_graph
 
 
@@ -142,7 +142,7 @@ def test_a_property_that_two_branches_added_is_one_by_its_alias(graph: og.Graph)
     for branch, default in (("main", 1), ("x", 2)):
         text = SCHEMA.replace("nick: String?", f"nick: String?  level: I64? @default({default})")
         graph.apply_schema(text, branch=branch)
-    old, new = graph._door.view("main"), graph._door.view("x")
+    old, new = graph._committer.view("main"), graph._committer.view("x")
     theirs = old.schema.node["Person"].by_name["level"].id
     new.__dict__["schema"] = _with_alias(new.schema, theirs)
     rows = pa.concat_tables(TypeChanges(old, new, new.schema.node["Person"].id).batches()).to_pylist()
@@ -203,7 +203,7 @@ def test_a_small_change_of_a_large_table_reads_only_what_changed(
     graph.upsert({"Item": [{"name": name, "n": -1} for name in changed]})
     if compacted:
         graph.optimize(target_rows_per_fragment=100_000)
-        assert len(graph._door.view("main").open(graph._door.view("main").type("Item")).get_fragments()) == 1
+        assert len(graph._committer.view("main").open(graph._committer.view("main").type("Item")).get_fragments()) == 1
     reads = Reads(monkeypatch)
     diff = graph.diff(before, "main")
     assert diff.stat() == {"node:Item": {"insert": 0, "update": 50, "delete": 0}}

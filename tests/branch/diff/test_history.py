@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.storage.table_version import TableVersion
+from omnigraph.storage.diff.table_version import TableVersion
 from tests.branch.diff.oracle import NAMES, History, expected_changes
 from tests.branch.merge.support import make_graph
 
@@ -75,7 +75,7 @@ def test_commits_that_did_not_touch_the_entity_are_not_read(graph: og.Graph, mon
 @pytest.mark.parametrize("row_ids", ["stable", "address"])
 @pytest.mark.parametrize("seed", [11, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 16))])
 def test_random_histories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, row_ids: str) -> None:
-    monkeypatch.setattr("omnigraph.commit.stage.FOLD_AT", 4)
+    monkeypatch.setattr("omnigraph.commit.operation.FOLD_AT", 4)
     print(f"seed {seed}, row ids {row_ids}")
     made = History(tmp_path / "graph", seed, row_ids=row_ids)
     made.run(30)

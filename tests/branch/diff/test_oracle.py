@@ -17,7 +17,7 @@ PAIRS = 25
 def test_changes_are_those_of_a_full_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, row_ids: str
 ) -> None:
-    monkeypatch.setattr("omnigraph.commit.stage.FOLD_AT", 4)
+    monkeypatch.setattr("omnigraph.commit.operation.FOLD_AT", 4)
     print(f"seed {seed}, row ids {row_ids}")
     history = History(tmp_path / "graph", seed, row_ids=row_ids)
     history.run(40)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from omnigraph.branch.feed_page import ChangePage
+from omnigraph.branch.feed.page import ChangePage
 
 SCHEMA = """node City { name: String @key  size: I64? }
 node Person { name: String @key  age: I64?  nick: String? }

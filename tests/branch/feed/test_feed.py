@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.branch.feed_cursor import Cursor
+from omnigraph.branch.feed.cursor import Cursor
 from omnigraph.errors import BranchNotFound, FeedBranchReplaced, InvalidCursor, UnknownType, UsageError
 from tests.branch.feed.support import RENAMED, SCHEMA, changes_of, expected_feed, flattened
 from tests.branch.operations import record_merge
@@ -130,7 +130,7 @@ def test_commits_that_change_no_row_open_no_table(graph: og.Graph, kind: str, mo
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a table was opened")
 
-    monkeypatch.setattr("omnigraph.storage.table.Tables.open", refuse)
+    monkeypatch.setattr("omnigraph.storage.lance.tables.Tables.open", refuse)
     (page,) = reader.changes(start)
     assert page.rows is None
     assert page.commit.id == graph.branches()[0].commit

@@ -87,8 +87,8 @@ def test_a_caught_up_poll_opens_no_table_and_reads_no_record(graph: og.Graph, mo
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a caught-up poll reads nothing but the head")
 
-    monkeypatch.setattr("omnigraph.storage.table.Tables.open", refuse)
-    monkeypatch.setattr("omnigraph.storage.manifest.Manifest._rows", refuse)
+    monkeypatch.setattr("omnigraph.storage.lance.tables.Tables.open", refuse)
+    monkeypatch.setattr("omnigraph.storage.manifest.table.Manifest._rows", refuse)
     assert not list(graph.changes(cursor))
 
 

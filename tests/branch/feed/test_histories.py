@@ -25,7 +25,7 @@ from tests.branch.feed.support import (
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_feed_is_what_full_scans_differ_in(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.commit.stage.FOLD_AT", 4)
+    monkeypatch.setattr("omnigraph.commit.operation.FOLD_AT", 4)
     graph = make_history(tmp_path / "graph", seed, steps=18)
     expected = expected_feed(graph)
     pages = list(graph.changes(page_rows=2))
@@ -71,7 +71,7 @@ class Replica:
 
 @pytest.mark.parametrize("seed", [11, 12])
 def test_a_replica_beside_cleanup_is_the_graph(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.commit.stage.FOLD_AT", 4)
+    monkeypatch.setattr("omnigraph.commit.operation.FOLD_AT", 4)
     rng = random.Random(seed)
     graph = og.init(tmp_path / "graph", SCHEMA)
     replica = Replica(graph)

@@ -255,15 +255,15 @@ class RandomHistory:
             "only oracle": sorted(map(str, expected.conflicts - told))[:5],
         }
         is_exact = self.exact and not options.favour and not options.resolutions
-        crowded = [c for c in conflicts if c.kind in kinds]
+        contended = [c for c in conflicts if c.kind in kinds]
         for crowd in expected.crowds:
-            ids = {c.id for c in crowded if (c.kind, c.table_key) == (crowd.kind, crowd.table_key)} & crowd.members
+            ids = {c.id for c in contended if (c.kind, c.table_key) == (crowd.kind, crowd.table_key)} & crowd.members
             assert ids, ("a rule that was not checked", crowd)
             if is_exact:
                 assert ids <= crowd.changed, (crowd, ids)
                 assert len(ids) == crowd.count, (crowd, ids)
         members = {(crowd.kind, i) for crowd in expected.crowds for i in crowd.members}
-        assert {(c.kind, c.id) for c in crowded} <= members
+        assert {(c.kind, c.id) for c in contended} <= members
 
     def _check_merged(self, result: Any, source: str, target: str, expected: Expected, *, base: str | None) -> None:
         assert result.outcome == expected.outcome or base is not None, (result.outcome, expected)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 LIMITS: dict[str, tuple[Any, ...]] = {
-    "commit.stage.FOLD_AT": (2, 4, 32),
+    "commit.operation.FOLD_AT": (2, 4, 32),
     "branch.merge.table_edit.ADOPT_ROWS_MIN": (1, 3, 1_000),
     "branch.merge.table_edit.COPY_ROWS_MAX": (2, 50_000),
     "branch.merge.type_merge.READ_AT_ONCE_ROWS": (0, 10_000),
     "branch.merge.type_merge.COMPARED_BYTES_MAX": (0, 256 << 20),
     "branch.merge.type_merge.FRESH_ROWS_MAX": (0, 50_000),
-    "storage.table_version.FILTER_ADDRESSES_MAX": (2, 1_024),
+    "storage.diff.table_version.FILTER_ADDRESSES_MAX": (2, 1_024),
     "branch.merge.operation.QUICK_ROWS_MAX": (0, 2_000),
 }
 

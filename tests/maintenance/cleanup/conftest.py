@@ -69,7 +69,7 @@ def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def pin_of(graph: og.Graph, type_name: str = "Person", branch: str = "main") -> Any:
-    view = graph._door.view(branch)
+    view = graph._committer.view(branch)
     return view.pins[view.type(type_name).id]
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.commit.door import Door
+from omnigraph.commit.committer import Committer
 from omnigraph.errors import VersionReclaimed
 from omnigraph.maintenance import cleanup as module
 from omnigraph.maintenance.cleanup import execute, sightings
-from omnigraph.storage.records import Pin
+from omnigraph.storage.manifest.records import Pin
 from tests.branch.operations import Adopt, run
 from tests.maintenance.cleanup.conftest import pin_of, rows
 
@@ -93,7 +93,7 @@ def test_an_adoption_in_the_middle_of_a_cleanup(
     """The whole adoption happens there: it is seen by the cleanup, or refused because of its announcement."""
     pin = source(history)
     graph, outcome = og.open(history.uri), []
-    graph._door.tables.open(pin)
+    graph._committer.tables.open(pin)
 
     def adopt() -> None:
         try:
@@ -107,7 +107,7 @@ def test_an_adoption_in_the_middle_of_a_cleanup(
     judge(history, was_adopted=outcome[0])
 
 
-PHASES = ["prepare", "ticket", "effect", "publish", "release"]
+PHASES = ["prepare", "lock", "effect", "publish", "release"]
 
 
 @SOURCES
@@ -124,20 +124,20 @@ def test_a_cleanup_in_the_middle_of_an_adoption(
             with suppress(og.errors.WriterActive):
                 clean(history)
 
-    door = Door(history._manifest, observer=observe)
+    committer = Committer(history._manifest, observer=observe)
     if phase == "prepare":
         with pytest.raises(VersionReclaimed):
-            run(history, Adopt(pin), door=door)
+            run(history, Adopt(pin), committer=committer)
     else:
-        assert run(history, Adopt(pin), door=door).record is not None
+        assert run(history, Adopt(pin), committer=committer).record is not None
     judge(history, was_adopted=phase != "prepare")
 
 
 def test_a_cached_handle_of_a_removed_version_does_not_hide_its_absence(history: og.Graph) -> None:
     pin = of_a_deleted_branch(history)
-    assert history._door.tables.open(pin).count_rows()
+    assert history._committer.tables.open(pin).count_rows()
     clean(history)
-    assert history._door.tables.open(pin).count_rows(), "the handle is still in the cache, and knows its metadata"
+    assert history._committer.tables.open(pin).count_rows(), "the handle is still in the cache, and knows its metadata"
     with pytest.raises(VersionReclaimed) as refused:
         run(history, Adopt(pin))
     assert refused.value.fields["table_key"] == "node:Person"
@@ -149,8 +149,10 @@ class Adoption:
 
     def __init__(self, graph: og.Graph, pin: Pin, phase: str) -> None:
         self._phase, self._reached, self._go_on = phase, threading.Event(), threading.Event()
-        self._door = Door(og.open(graph.uri)._manifest, observer=self._observe)
-        self._thread = threading.Thread(target=run, args=(graph, Adopt(pin)), kwargs={"door": self._door}, daemon=True)
+        self._committer = Committer(og.open(graph.uri)._manifest, observer=self._observe)
+        self._thread = threading.Thread(
+            target=run, args=(graph, Adopt(pin)), kwargs={"committer": self._committer}, daemon=True
+        )
         self._thread.start()
         assert self._reached.wait(WAIT_S)
 
@@ -170,7 +172,7 @@ class Adoption:
 def test_an_adoption_that_began_before_the_plan_ends_in_the_middle_of_the_cleanup(
     history: og.Graph, monkeypatch: pytest.MonkeyPatch, source: Callable[[og.Graph], Pin], place: str
 ) -> None:
-    adoption = Adoption(history, source(history), "ticket" if place == "before remove" else "publish")
+    adoption = Adoption(history, source(history), "lock" if place == "before remove" else "publish")
     at(monkeypatch, place, adoption.finish)
     clean(history)
     judge(history, was_adopted=True)

@@ -180,8 +180,8 @@ def test_what_a_dead_cleanup_named_but_did_not_remove_is_removed_young_as_it_is(
 
 
 def test_a_running_cleanups_announcement_is_not_taken_away(history: og.Graph) -> None:
-    from omnigraph.storage import leases
-    from omnigraph.storage.control import store_time_s
+    from omnigraph.storage.objects import leases
+    from omnigraph.storage.objects.json_objects import store_time_s
 
     now_s = store_time_s(history._location)
     name = leases.announce(history._location, {"nodes/x": frozenset({1})}, {}, owner=owner.myself(), now_s=now_s)
@@ -194,7 +194,7 @@ def test_a_writer_stopped_inside_its_swap_is_refused_by_what_the_manifest_keeps(
     """The writer read a head, and goes on when others have moved it and a cleanup has come and gone."""
     from dataclasses import replace
 
-    from omnigraph.storage.manifest import SwapLost
+    from omnigraph.storage.manifest.table import SwapLost
 
     stopped = og.open(history.uri)
     head = stopped._manifest.head("main")

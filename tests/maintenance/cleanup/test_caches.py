@@ -17,7 +17,7 @@ PAIRS = "query q() { match { $a: Person $a knows $b } return { $a.name, $b.name 
 @pytest.fixture
 def people(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> og.Graph:
     """Ada knows Bob, and a query has kept its arrays."""
-    monkeypatch.setattr("omnigraph.query.disk.EDGES_MIN", 1)
+    monkeypatch.setattr("omnigraph.query.traversal.adjacency_files.EDGES_MIN", 1)
     monkeypatch.setenv("OMNIGRAPH_QUERY_DISK", "on")
     graph.insert({"Person": [{"name": "Ada"}, {"name": "Bob"}], "Knows": [{"from": "Ada", "to": "Bob"}]})
     assert asked(graph) == 1

@@ -123,7 +123,7 @@ def test_a_pending_recovery_makes_it_refuse_before_anything_is_removed(history: 
     from omnigraph.commit import owner
 
     gone = {**owner.myself(), "start": "1"}
-    plant.ticket(Path(history.uri), {"nonce": "dead", "owner": gone, "tables": [], "kind": "write"})
+    plant.lock(Path(history.uri), {"nonce": "dead", "owner": gone, "tables": [], "kind": "write"})
     before = files(Path(history.uri))
     with pytest.raises(RecoveryPending) as refusal:
         history.cleanup(keep=1, confirm=True)
@@ -146,7 +146,7 @@ def test_a_recovery_that_appears_after_the_first_look_makes_it_refuse(
 
     def later(*args: object) -> str:
         gone = {**owner.myself(), "start": "1"}
-        plant.ticket(Path(history.uri), {"nonce": "late", "owner": gone, "tables": [], "kind": "write"})
+        plant.lock(Path(history.uri), {"nonce": "late", "owner": gone, "tables": [], "kind": "write"})
         return announce(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(execute, "announce", later)
@@ -159,10 +159,10 @@ def test_a_recovery_that_appears_after_the_first_look_makes_it_refuse(
 
 def test_a_live_writers_ticket_does_not_stop_it(history: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_LEASE_S", "60")
-    ticket = plant.ticket(Path(history.uri))
+    lock = plant.lock(Path(history.uri))
     history.cleanup(keep=1, confirm=True)
     assert len(versions(root_of(history))) == 1
-    assert ticket.exists()
+    assert lock.exists()
 
 
 def test_after_cleanup_optimize_keeps_the_rows_and_the_graph_is_writable(history: og.Graph) -> None:

@@ -16,7 +16,7 @@ import pytest
 import omnigraph as og
 from omnigraph.commit import owner
 from omnigraph.errors import StorageError, SymlinkInGraph, VersionReclaimed
-from omnigraph.storage.manifest import HEAD, REFS
+from omnigraph.storage.manifest.table import HEAD, REFS
 from tests.commit import plant
 from tests.maintenance.cleanup.conftest import files, root_of, versions
 
@@ -202,7 +202,7 @@ def leases_and_announcements(graph: og.Graph) -> set[str]:
 def test_an_operation_of_a_dead_writer_leaves_the_removal_to_cleanup(graph: og.Graph) -> None:
     graph.create_branch("b")
     dead = {"nonce": "n", "owner": {**owner.myself(), "start": "1"}, "tables": [], "kind": "write"}
-    plant.ticket(Path(graph.uri), dead, branch="b")
+    plant.lock(Path(graph.uri), dead, branch="b")
     result = graph.apply_schema(WITHOUT_Q, allow_data_loss=True)
     assert result.applied
     assert "not settled" in left(result)["node:Q"][0]

@@ -8,7 +8,7 @@ import lance
 import pytest
 
 import omnigraph as og
-from omnigraph.commit import stage
+from omnigraph.commit import operation
 from omnigraph.errors import StorageError
 from tests.maintenance.cleanup.conftest import files, folder_of, make_old, pin_of, root_of, rows, versions
 
@@ -98,7 +98,7 @@ def test_a_living_writers_unpublished_fork_is_never_reclaimed_by_another_handle(
     seen: list[object] = []
 
     def observe(phase: str) -> None:
-        if phase == "ticket" and not seen:
+        if phase == "lock" and not seen:
             # The fork is made, its files are written, nothing of it is published.
             seen.append(beside.cleanup(keep=1, older_than="0s", confirm=True).reclaimed_forks)
 
@@ -249,7 +249,7 @@ def test_forks_are_named_after_the_branch_that_made_them(history: og.Graph) -> N
     history.create_branch("b")
     history.upsert({"Person": [{"name": "own"}]}, branch="b")
     assert pin_of(history, branch="b").fork.startswith(f"{history._manifest.head('b').incarnation}-")
-    assert stage.PREPARED_MOST_S == 3 * 86_400
+    assert operation.PREPARED_MOST_S == 3 * 86_400
 
 
 @pytest.mark.parametrize("outer", ["team", "data", "_versions"])

@@ -15,7 +15,8 @@ import omnigraph as og
 from omnigraph.commit import owner
 from omnigraph.maintenance import cleanup as module
 from omnigraph.maintenance.cleanup import execute
-from omnigraph.storage import durable, leases
+from omnigraph.storage import durability
+from omnigraph.storage.objects import leases
 from tests.maintenance.cleanup.conftest import DAY_S, make_old, pin_of, root_of, rows
 from tests.maintenance.cleanup.test_stopped import Stop
 
@@ -90,9 +91,7 @@ def after_the_look(monkeypatch: pytest.MonkeyPatch, hook: Hook) -> None:
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("place", [before_the_look, after_the_look])
-@pytest.mark.parametrize(
-    "stops", [("ticket",), ("ticket", "check"), ("ticket", "effect"), ("ticket", "publish")], ids=str
-)
+@pytest.mark.parametrize("stops", [("lock",), ("lock", "check"), ("lock", "effect"), ("lock", "publish")], ids=str)
 def test_a_writer_and_a_cleanup_meet_in_any_order(
     history: og.Graph,
     monkeypatch: pytest.MonkeyPatch,
@@ -123,8 +122,8 @@ def test_unreferenced_files_of_a_table_that_a_ticket_names_stay_and_those_of_oth
         make_old(stray, 40)
     history.cleanup(keep=1, confirm=True)
     assert [stray.exists() for stray in (*strays, manifest)] == [True, False, True]
-    ticket = next((Path(history.uri) / "__recovery").rglob("*.0.json"))
-    ticket.write_bytes(b"{")
+    lock = next((Path(history.uri) / "__recovery").rglob("*.0.json"))
+    lock.write_bytes(b"{")
     strays[1].write_bytes(b"x")
     make_old(strays[1], 40)
     history.cleanup(keep=1, confirm=True)
@@ -200,7 +199,7 @@ def test_a_fork_that_was_removed_while_it_was_being_made_is_made_again(
     history: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history.create_branch("side")
-    sync_files, removed = durable.sync_files, list[str]()
+    sync_files, removed = durability.sync_files, list[str]()
 
     def stopped(paths: Iterable[str]) -> None:
         files = list(paths)
@@ -209,7 +208,7 @@ def test_a_fork_that_was_removed_while_it_was_being_made_is_made_again(
             removed.append(files[0])
             shutil.rmtree(root_of(history) / "tree")
 
-    monkeypatch.setattr(durable, "sync_files", stopped)
+    monkeypatch.setattr(durability, "sync_files", stopped)
     history.upsert({"Person": [{"name": "own"}]}, branch="side")
     assert removed
     assert "own" in rows(history, "side")

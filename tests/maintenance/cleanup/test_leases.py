@@ -11,8 +11,8 @@ import pytest
 import omnigraph as og
 from omnigraph.commit import owner
 from omnigraph.errors import UsageError, VersionReclaimed
-from omnigraph.pipeline.leased import under_lease
-from omnigraph.storage import leases
+from omnigraph.pipeline.snapshot_lease import under_lease
+from omnigraph.storage.objects import leases
 from tests.maintenance.cleanup.conftest import pin_of, root_of, rows, versions
 
 
@@ -107,7 +107,7 @@ def test_a_lease_is_bounded(graph: og.Graph, seconds: float) -> None:
 
 
 def test_a_read_on_spark_leases_its_version_until_its_tasks_have_read(history: og.Graph) -> None:
-    from omnigraph.pipeline.datasource_read import GraphReader, pin, spark_schema
+    from omnigraph.pipeline.datasource.read import GraphReader, pin, spark_schema
 
     options = {"storage": None, "branch": "main", "as_of": None, "columns": None, "where": None, "pushdown": False}
     old = history.commits()[6].id
@@ -126,7 +126,7 @@ def test_a_reader_that_may_only_read_exports_without_a_lease_and_sees_previews(
     history: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from omnigraph.errors import StorageError
-    from omnigraph.storage.control import Control
+    from omnigraph.storage.objects.json_objects import Control
 
     def refused(*_: object) -> None:
         raise StorageError(doing="writing", detail="Permission denied (os error 13)")
@@ -146,7 +146,7 @@ def test_a_reader_that_may_only_read_exports_without_a_lease_and_sees_previews(
 def test_an_export_into_a_folder_holds_a_lease_while_it_writes(
     history: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.pipeline import export_folder
+    from omnigraph.pipeline.export import folder as export_folder
 
     old, expected = history.commits()[6].id, len(rows(history, commit=history.commits()[6].id))
     make = export_folder.Folder.make

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.commit.turn import Turn
+from omnigraph.commit.attempt import Attempt
 from omnigraph.maintenance import cleanup as driver
 from omnigraph.maintenance.cleanup import plan as planning
 from tests.commit.stepper import open_without_heart
@@ -74,16 +74,16 @@ def test_a_writer_that_holds_the_lock_and_is_overtaken_prepares_again(
 ) -> None:
     """Its lease is over: another process aborts its epoch, goes on, and cleans up what it was about to read."""
     slow = open_without_heart(history.uri)
-    original, stopped = Turn._prepare_again, list[int]()
+    original, stopped = Attempt._prepare_again, list[int]()
 
-    def prepare_again(self: Turn, view: Any) -> Any:
+    def prepare_again(self: Attempt, view: Any) -> Any:
         if not stopped:
             stopped.append(1)
             _move_on(history.uri)
         return original(self, view)
 
-    monkeypatch.setattr(Turn, "_prepare_again", prepare_again)
-    slow._door.crowded = True  # so that it prepares under the lock
+    monkeypatch.setattr(Attempt, "_prepare_again", prepare_again)
+    slow._committer.contended = True  # so that it prepares under the lock
     slow.upsert({"Person": [{"name": "p1", "age": 77}]})
     assert stopped
     rows = og.open(history.uri).nodes("Person")

@@ -7,15 +7,9 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.durations import parse_duration
+from omnigraph.config.durations import parse_duration
 from omnigraph.errors import FileUnreadable, PolicyFileError, UsageError
-from omnigraph.maintenance.cleanup.policy import (
-    Policy,
-    Rule,
-    make_policy,
-    parse_policy,
-    policy_from_json,
-)
+from omnigraph.maintenance.cleanup.policy import Policy, Rule, make_policy, parse_policy, policy_from_json
 from tests.maintenance.cleanup.conftest import folder_of, root_of, versions
 
 FILE = """

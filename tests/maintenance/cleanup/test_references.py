@@ -9,10 +9,10 @@ import lance
 import pytest
 
 import omnigraph as og
-from omnigraph.storage import references
-from omnigraph.storage.listing import listed
-from omnigraph.storage.references import Folder, References, folder_of, read_references
-from omnigraph.storage.versionfile import NotUnderstood, fragment_references, parse_version
+from omnigraph.storage.files import references
+from omnigraph.storage.files.references import Folder, References, folder_of, read_references
+from omnigraph.storage.files.version_file import NotUnderstood, fragment_references, parse_version
+from omnigraph.storage.objects.listing import listed
 from tests.maintenance.cleanup.conftest import folder_of as line_of
 from tests.maintenance.cleanup.conftest import root_of
 

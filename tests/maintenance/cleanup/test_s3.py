@@ -9,8 +9,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import VersionReclaimed
-from omnigraph.storage import leases
 from omnigraph.storage.layout import locate
+from omnigraph.storage.objects import leases
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from tests.maintenance.cleanup.conftest import SCHEMA, rows
 
@@ -24,7 +24,7 @@ def names(endpoint: str, below: str = "graph/") -> set[str]:
 
 
 def versions(endpoint: str, graph: og.Graph, branch: str = "main") -> list[str]:
-    view = graph._door.view(branch)
+    view = graph._committer.view(branch)
     path = view.pins[view.type("Person").id].path
     return sorted(n for n in names(endpoint, f"graph/{path}/_versions/") if n.endswith(".manifest"))
 

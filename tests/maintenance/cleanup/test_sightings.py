@@ -15,7 +15,7 @@ import omnigraph as og
 from omnigraph.commit import owner
 from omnigraph.maintenance import cleanup as cleanups
 from omnigraph.maintenance.cleanup import sightings
-from omnigraph.storage import leases
+from omnigraph.storage.objects import leases
 from tests.maintenance.cleanup.conftest import DAY_S, root_of, versions
 
 ELSEWHERE = {"boot": "elsewhere", "start": "1", "pid": 1}

@@ -18,8 +18,9 @@ import omnigraph as og
 from omnigraph.maintenance.cleanup import Policy, Rule, cleanup
 from omnigraph.maintenance.optimize import publish
 from omnigraph.pipeline.embed import provider
-from omnigraph.storage import durable, leases
+from omnigraph.storage import durability
 from omnigraph.storage.layout import LEASES
+from omnigraph.storage.objects import leases
 from tests.faults.scenes import Place
 from tests.faults.worn import _Tiny, create_by_address
 from tests.maintenance.cleanup.conftest import make_old
@@ -62,7 +63,7 @@ class Stop:
             self.stopped = True
             assert self.graph is not None
             if self._past_lease:
-                self.graph._door.tickets._heart._held.clear()
+                self.graph._committer.locks._heart._held.clear()
             self._others()
 
 
@@ -74,7 +75,7 @@ def clean(path: Path, *, aged: bool, lease_lost: bool) -> None:
         for folder in ("nodes", "edges", "__staging"):
             if (path / folder).exists():
                 make_old(path / folder)
-    result = cleanup(og.open(path)._door, Policy(default=Rule(keep=1)), confirm=True)
+    result = cleanup(og.open(path)._committer, Policy(default=Rule(keep=1)), confirm=True)
     assert not [t.error for t in result.tables if t.error]
 
 
@@ -142,10 +143,10 @@ def test_work_whose_lease_had_a_gap_is_prepared_again_with_new_files(
         monkeypatch.setattr(leases, "_boottime_s", lambda: boottime_s() + leases.LEASE_S + 1)
 
     before = set((path / "nodes").rglob("data/*.lance"))
-    run(path, act, Stop("ticket", 1, asleep))
+    run(path, act, Stop("lock", 1, asleep))
     unused = files[0] - before
     graph = og.open(path)
-    pins = graph._door.view("main").pins.values()
+    pins = graph._committer.view("main").pins.values()
     used = {f for pin in pins for f in _data_files(graph, pin)}
     assert unused
     assert not used & unused
@@ -156,20 +157,20 @@ def test_a_write_that_another_process_published_is_acknowledged_though_its_versi
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is stopped before it syncs its only effect; who publishes it has synced it, and a cleanup removes it."""
-    sync_files, calls = durable.sync_files, list[int]()
+    sync_files, calls = durability.sync_files, list[int]()
     graph = og.open(path, engine="local")
 
     def stopped(paths: Iterable[str]) -> None:
         files = list(paths)
         if not calls and "/nodes/" in files[0] and files[0].endswith(".manifest"):
             calls.append(1)
-            graph._door.tickets._heart._held.clear()
+            graph._committer.locks._heart._held.clear()
             og.open(path).insert({"P": [{"name": "other"}]})
             clean(path, aged=False, lease_lost=False)
         sync_files(files)
 
     monkeypatch.setenv("OMNIGRAPH_FSYNC", "on")
-    monkeypatch.setattr(durable, "sync_files", stopped)
+    monkeypatch.setattr(durability, "sync_files", stopped)
     assert insert(graph).commit is not None
     assert calls
     assert {"new", "other"} <= set(og.open(path).nodes("P")["name"].to_pylist())
@@ -186,7 +187,7 @@ def test_a_commit_of_lance_that_lands_after_its_fence_was_collected_leaves_no_dr
     def stopped(*args: Any) -> Any:
         if not calls:
             calls.append(1)
-            graph._door.tickets._heart._held.clear()
+            graph._committer.locks._heart._held.clear()
             og.open(path).insert({name: [{"name": "between"}] for name in ("Person", "Company")})
             clean(path, aged=False, lease_lost=True)
         return commit(*args)
@@ -200,12 +201,12 @@ def test_a_commit_of_lance_that_lands_after_its_fence_was_collected_leaves_no_dr
 
 
 def _data_files(graph: og.Graph, pin: Any) -> set[Path]:
-    table = graph._door.tables.open(pin)
+    table = graph._committer.tables.open(pin)
     folder = Path(graph._location.join(pin.root)) / "data"
     return {folder / file.path for fragment in table.get_fragments() for file in fragment.metadata.files}
 
 
-@pytest.mark.parametrize("phase", ["ticket", "check", "plan", "effect", "publish"])
+@pytest.mark.parametrize("phase", ["lock", "check", "plan", "effect", "publish"])
 @pytest.mark.parametrize("act", [insert, load], ids=["insert", "load"])
 def test_a_write_that_stands_in_the_door_while_cleanup_believes_it_to_be_old(
     path: Path, act: Act, phase: str, monkeypatch: pytest.MonkeyPatch

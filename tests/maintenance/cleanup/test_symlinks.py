@@ -11,9 +11,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import StorageError, SymlinkInGraph
-from omnigraph.storage import nofollow
 from omnigraph.storage.layout import LAYOUT_NAMES
-from omnigraph.storage.removal import remove, remove_folders
+from omnigraph.storage.objects import nofollow
+from omnigraph.storage.objects.removal import remove, remove_folders
 from tests.maintenance.cleanup.conftest import files, make_old, root_of, rows
 
 

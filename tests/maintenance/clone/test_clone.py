@@ -13,7 +13,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import GraphExists, GraphMoved, GraphNotFound, StorageError, UsageError
-from omnigraph.storage import durable
+from omnigraph.storage import durability
 from tests.cli.conftest import Cli
 from tests.maintenance.relocate import graphs
 from tests.maintenance.verify import damage
@@ -136,9 +136,9 @@ def test_checksums_of_the_source_hold_for_the_clone(original: Path, tmp_path: Pa
     assert result.verified is not None
     assert (result.ok, result.verified.checked["unchecked"]) == (True, 0)
     assert result.verified.checked["checksums"] > 5
-    pin = og.open(tmp_path / "clone")._door.view("main" if options else "deep").pins
+    pin = og.open(tmp_path / "clone")._committer.view("main" if options else "deep").pins
     table = next(p for p in pin.values() if p.version > 3)
-    for pattern in (f"{table.root}/data/*.lance", durable.manifest_path(table.path, table.version)):
+    for pattern in (f"{table.root}/data/*.lance", durability.manifest_path(table.path, table.version)):
         files = {file: file.read_bytes() for file in (tmp_path / "clone").glob(pattern)}
         for file, raw in files.items():
             file.write_bytes(raw[:-30] + bytes([raw[-30] ^ 1]) + raw[-29:])
@@ -155,7 +155,7 @@ def test_what_is_not_decided_is_not_part_of_a_clone(tmp_path: Path) -> None:
     source.create_branch("side")
     source.upsert({"Person": [{"name": "p2", "age": 1}]}, branch="side")
     for branch in ("main", "side"):
-        view = source._door.view(branch)
+        view = source._committer.view(branch)
         line = source._location.join(view.pins[view.type("Person").id].path)
         lance.write_dataset(pa.table({"id": ["x"], "name": ["x"], "age": [1]}), line, mode="append")
     (tmp_path / "source" / "__staging" / "job").mkdir(parents=True)
@@ -170,7 +170,7 @@ def test_what_is_not_decided_is_not_part_of_a_clone(tmp_path: Path) -> None:
 def test_tags_of_lance_go_along_with_what_they_name(tmp_path: Path) -> None:
     source = og.init(tmp_path / "source", graphs.SCHEMA)
     source.insert({"Person": [{"name": "p1", "age": 1}]})
-    pin = next(p for p in source._door.view("main").pins.values() if p.version > 1)
+    pin = next(p for p in source._committer.view("main").pins.values() if p.version > 1)
     table = lance.dataset(source._location.join(pin.path))
     table.tags.create("kept", pin.version)
     table.tags.create("above", lance.write_dataset(table.to_table(), table.uri, mode="append").version)
@@ -239,7 +239,7 @@ def test_the_command(original: Path, tmp_path: Path, cli: Cli) -> None:
 
 
 def test_a_source_that_may_only_be_read(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from omnigraph.storage import leases
+    from omnigraph.storage.objects import leases
 
     def refused(*_: object, **__: object) -> None:
         raise StorageError(doing="writing __leases", detail="403 Forbidden: AccessDenied")

@@ -18,8 +18,9 @@ import pytest
 import omnigraph as og
 from omnigraph.commit import owner
 from omnigraph.errors import CloneUnfinished, GraphExists
-from omnigraph.storage import clonemark, durable
+from omnigraph.storage import durability
 from omnigraph.storage.layout import locate
+from omnigraph.storage.objects import clone_mark
 from tests.cli.conftest import Cli
 from tests.maintenance.relocate import graphs
 
@@ -68,7 +69,13 @@ def struck_at(at: int, patch: pytest.MonkeyPatch, source: Path, target: Path, **
         return struck
 
     with patch.context() as context:
-        for module, name in ((os, "link"), (os, "replace"), (os, "unlink"), (obstore, "put"), (durable, "sync_tree")):
+        for module, name in (
+            (os, "link"),
+            (os, "replace"),
+            (os, "unlink"),
+            (obstore, "put"),
+            (durability, "sync_tree"),
+        ):
             context.setattr(module, name, counted(getattr(module, name)))
         # As its process would be gone, and not as it would fail.
         context.setattr(owner, "is_gone", lambda _: True)
@@ -151,13 +158,13 @@ def test_a_killed_process_is_followed_by_one_that_completes(original: Path, tmp_
 def test_two_clones_at_one_address_do_not_mix(original: Path, tmp_path: Path) -> None:
     target = locate(tmp_path / "target")
     with (
-        clonemark.marked(target, str(original), owner=owner.myself(), is_gone=owner.is_gone),
+        clone_mark.marked(target, str(original), owner=owner.myself(), is_gone=owner.is_gone),
         pytest.raises(CloneUnfinished, match="another process is at work"),
     ):
         og.clone(original, target.uri)
     with (
         pytest.raises(RuntimeError),
-        clonemark.marked(target, str(original), owner=owner.myself(), is_gone=owner.is_gone),
+        clone_mark.marked(target, str(original), owner=owner.myself(), is_gone=owner.is_gone),
     ):
         raise RuntimeError
     assert og.clone(original, target.uri).ok, "one that has failed is gone on with"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import omnigraph as og
-from omnigraph.storage.indices import built_indices
+from omnigraph.storage.lance.indices import built_indices
 
 
 def opened(graph: og.Graph, name: str, branch: str = "main") -> Any:

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.commit.ticket import Tickets
+from omnigraph.commit.advisory_lock import AdvisoryLocks
 from omnigraph.maintenance.optimize import run
-from omnigraph.storage.durable import manifest_path
+from omnigraph.storage.durability import manifest_path
 from tests.contention import keepers
 from tests.contention.audit import objects_left
 from tests.contention.crowd import Member
@@ -211,7 +211,7 @@ def test_two_that_optimize_at_the_same_time_converge(processes: Processes, path:
 
 # ---- dead ------------------------------------------------------------------------------------------------------------
 
-WAY = ["prepare", "ticket", "check", "plan", *["effect"] * 4, "publish", "acknowledge", "release"]
+WAY = ["prepare", "lock", "check", "plan", *["effect"] * 4, "publish", "acknowledge", "release"]
 FORWARD = ("publish", "acknowledge", "release")
 
 
@@ -376,14 +376,14 @@ def test_an_unstamped_commit_that_is_published_while_a_writer_asks_whose_it_is_i
 ) -> None:
     """Its owner releases the ticket once the head has moved: who finds no ticket has to look at the head after that."""
     slow = Crew(processes, by_address).stopped("optimize_struck", phase="publish", occurrence=1, **DEFERRED)
-    real, done_by_then = Tickets.holder, []
+    real, done_by_then = AdvisoryLocks.holder, []
 
-    def holder(self: Tickets, incarnation: str, epoch: int) -> Any:
+    def holder(self: AdvisoryLocks, incarnation: str, epoch: int) -> Any:
         if not done_by_then:
             done_by_then.append(go_on(slow))
         return real(self, incarnation, epoch)
 
-    monkeypatch.setattr(Tickets, "holder", holder)
+    monkeypatch.setattr(AdvisoryLocks, "holder", holder)
     og.open(by_address).upsert({"Doc": [keepers.doc("mine", 1)]})
     assert done_by_then[0]["commit"] is not None
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.storage.indices import fragment_reuse
+from omnigraph.storage.lance.indices import fragment_reuse
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.tables import opened
 

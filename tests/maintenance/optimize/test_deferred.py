@@ -16,8 +16,8 @@ import omnigraph as og
 from omnigraph.errors import UsageError
 from omnigraph.index import segments
 from omnigraph.maintenance.optimize import indices, publish
-from omnigraph.storage.history import steps_above
-from omnigraph.storage.indices import FRAGMENT_REUSE, built_indices, fragment_reuse
+from omnigraph.storage.lance.indices import FRAGMENT_REUSE, built_indices, fragment_reuse
+from omnigraph.storage.lance.transactions import steps_above
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import people
 from tests.maintenance.optimize.tables import opened

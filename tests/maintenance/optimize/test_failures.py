@@ -10,7 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph.index import build
 from omnigraph.maintenance.optimize.prepare import Preparation
-from omnigraph.storage import lancefs
+from omnigraph.storage.lance import lance_api
 from tests.maintenance.optimize.conftest import people
 from tests.maintenance.optimize.tables import coverage, opened
 
@@ -22,7 +22,7 @@ def test_a_disk_that_fails_for_a_moment_costs_a_branch_the_fork_that_was_begun_a
     """Nobody restores a line that no branch has: what was committed to it stays, and the next try takes another."""
     worn.create_branch("review")
     monkeypatch.setenv("OMNIGRAPH_WRITE_TIMEOUT", "5")
-    real, calls = lancefs.commit, []
+    real, calls = lance_api.commit, []
 
     def failing(location: Any, base: Any, *args: Any, **options: Any) -> Any:
         on_table = "__manifest" not in str(getattr(base, "uri", base))
@@ -31,7 +31,7 @@ def test_a_disk_that_fails_for_a_moment_costs_a_branch_the_fork_that_was_begun_a
             raise OSError("Input/output error")
         return real(location, base, *args, **options)
 
-    monkeypatch.setattr(lancefs, "commit", failing)
+    monkeypatch.setattr(lance_api, "commit", failing)
     result = worn.optimize(branch="review")
     assert sum(calls) > struck
     assert result.ok
@@ -43,7 +43,7 @@ def test_a_disk_that_fails_for_a_moment_costs_a_branch_the_fork_that_was_begun_a
 
 def test_a_disk_that_goes_on_failing_is_told_and_soon(worn: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     worn.create_branch("review")
-    real = lancefs.commit
+    real = lance_api.commit
 
     def failing(location: Any, base: Any, *args: Any, **options: Any) -> Any:
         done = real(location, base, *args, **options)
@@ -51,12 +51,12 @@ def test_a_disk_that_goes_on_failing_is_told_and_soon(worn: og.Graph, monkeypatc
             raise OSError("Input/output error")
         return done
 
-    monkeypatch.setattr(lancefs, "commit", failing)
+    monkeypatch.setattr(lance_api, "commit", failing)
     result = worn.optimize(branch="review")
     assert result.commit is None
     assert not result.ok
     assert "the store failed" in (result.table("node:Person").error or "")
-    monkeypatch.setattr(lancefs, "commit", real)
+    monkeypatch.setattr(lance_api, "commit", real)
     assert worn.optimize(branch="review").table("node:Person").committed
 
 
@@ -76,9 +76,9 @@ def test_one_failing_table_does_not_stop_the_others(worn: og.Graph) -> None:
 def test_a_table_that_can_not_be_forked_is_told_and_does_not_stop_the_others(
     worn: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.storage import edit
+    from omnigraph.storage.lance import edits
 
-    fork = edit.fork_table
+    fork = edits.fork_table
 
     def full(location: Any, pin: Any, handle: Any, *, name: str) -> Any:
         if pin.path.startswith("nodes/"):
@@ -86,7 +86,7 @@ def test_a_table_that_can_not_be_forked_is_told_and_does_not_stop_the_others(
         return fork(location, pin, handle, name=name)
 
     worn.create_branch("review")
-    monkeypatch.setattr(edit, "fork_table", full)
+    monkeypatch.setattr(edits, "fork_table", full)
     result = worn.optimize(branch="review")
     assert "no space left" in (result.table("node:Person").error or "")
     assert result.table("edge:Knows").committed is True

@@ -17,8 +17,8 @@ import omnigraph as og
 from omnigraph.index import segments
 from omnigraph.maintenance.optimize import indices
 from omnigraph.maintenance.optimize.prepare import Preparation
-from omnigraph.storage import rewrite
-from omnigraph.storage.indices import built_indices
+from omnigraph.storage.lance import rewrite
+from omnigraph.storage.lance.indices import built_indices
 from tests.maintenance import strangers
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import SCHEMA, people

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import omnigraph as og
-from omnigraph.storage.indices import built_indices
+from omnigraph.storage.lance.indices import built_indices
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import SCHEMA, people
 from tests.maintenance.optimize.tables import opened
@@ -156,9 +156,9 @@ def exchange_vectors(graph: og.Graph) -> None:
     """New vectors in the place of the old ones, as embed publishes them."""
     import pyarrow as pa
 
+    from omnigraph.commit.operation import LaterStep, Prepared, TableWork, View, work_on
     from omnigraph.commit.request import Request
-    from omnigraph.commit.stage import LaterStep, Prepared, TableWork, View, work_on
-    from omnigraph.storage.columnwise import base_of, exchange, write_columns
+    from omnigraph.storage.lance.column_files import base_of, exchange, write_columns
 
     class Exchange:
         kind, quick = "embed", True
@@ -180,7 +180,7 @@ def exchange_vectors(graph: og.Graph) -> None:
             work = TableWork(pin=pin, source=view.pins[t.id], steps=(), later=later, handle=handle)
             return Prepared(view=view, tables={t.id: work})
 
-    graph._door.run(Exchange(), Request("main"))
+    graph._committer.run(Exchange(), Request("main"))
 
 
 def test_an_index_gets_another_name_where_a_renamed_property_has_kept_its_own(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.storage import durable
-from omnigraph.storage.indices import fragment_reuse
+from omnigraph.storage import durability
+from omnigraph.storage.lance.indices import fragment_reuse
 from tests.maintenance.optimize.tables import opened
 
 ROWS = 2_200_000
@@ -32,9 +32,9 @@ def test_it_is_synced_kept_by_cleanup_answers_and_is_drained(tmp_path: Path, mon
     graph.mutate("query q() { delete Doc where gone = true }")
 
     synced: list[str] = []
-    sync: Any = durable._sync
+    sync: Any = durability._sync
     monkeypatch.setenv("OMNIGRAPH_FSYNC", "on")
-    monkeypatch.setattr(durable, "_sync", lambda path: (synced.append(path), sync(path)))
+    monkeypatch.setattr(durability, "_sync", lambda path: (synced.append(path), sync(path)))
     assert graph.optimize(engine="local", defer_index_remap=True).table("node:Doc").committed
     table = opened(graph, "Doc")
     folder = f"{table.uri}/_indices/{fragment_reuse(table)}"

@@ -8,7 +8,7 @@ import lance
 import pytest
 
 import omnigraph as og
-from omnigraph.storage import facts
+from omnigraph.storage.lance import fragment_stats
 from tests.maintenance.optimize.conftest import people
 from tests.maintenance.optimize.tables import keys, opened, versions
 
@@ -41,7 +41,7 @@ def test_a_branch_leaves_the_settings_of_a_line_that_it_inherits_to_its_owner(in
     assert versions(lance.dataset(opened(inherited, "Person").uri)) == before
     people(inherited, 200, 202)
     assert inherited.optimize().table("node:Person").committed
-    assert facts.stale_settings(opened(inherited, "Person")) == ()
+    assert fragment_stats.stale_settings(opened(inherited, "Person")) == ()
     assert len(keys(inherited, "side")) == 8
 
 
@@ -49,13 +49,13 @@ def test_a_branch_removes_the_settings_of_a_line_of_its_own(inherited: og.Graph)
     people(inherited, 100, 102, branch="side")
     main = pin_of(inherited, "main")
     assert inherited.optimize(branch="side").table("node:Person").committed
-    assert facts.stale_settings(opened(inherited, "Person", "side")) == ()
+    assert fragment_stats.stale_settings(opened(inherited, "Person", "side")) == ()
     assert pin_of(inherited, "main") == main
-    assert facts.stale_settings(opened(inherited, "Person")) == (SETTING,)
+    assert fragment_stats.stale_settings(opened(inherited, "Person")) == (SETTING,)
 
 
 def test_a_branch_that_forks_a_table_to_optimize_it_leaves_its_settings_behind(inherited: og.Graph) -> None:
     inherited.optimize(branch="side", rebuild_indexes=True, tables=["Person"])
     assert pin_of(inherited, "side").fork is not None
-    assert facts.stale_settings(opened(inherited, "Person", "side")) == ()
-    assert facts.stale_settings(opened(inherited, "Person")) == (SETTING,)
+    assert fragment_stats.stale_settings(opened(inherited, "Person", "side")) == ()
+    assert fragment_stats.stale_settings(opened(inherited, "Person")) == (SETTING,)

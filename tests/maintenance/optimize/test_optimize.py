@@ -11,8 +11,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import StaleView, UsageError
-from omnigraph.storage import lancefs
-from omnigraph.storage.indices import built_indices
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.indices import built_indices
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import SCHEMA, people
 from tests.maintenance.optimize.tables import coverage, keys, opened, versions
@@ -270,7 +270,7 @@ def test_merging_is_finished_after_one_run_whatever_the_sizes_are(tmp_path: Path
     print(f"seed {seed}")
     rng = random.Random(seed)
     from omnigraph.maintenance.optimize.bins import plan_bins
-    from omnigraph.storage.facts import Fragment
+    from omnigraph.storage.lance.fragment_stats import Fragment
 
     for _ in range(2000):
         target = rng.choice((10, 100, 1000))
@@ -324,9 +324,9 @@ def test_lance_still_wants_a_full_text_segment_merged_before_it_is_committed(wor
     """The reason for a step in `index.build`: once this fails, Lance needs it no more."""
     table = lance.dataset(opened(worn, "Person").uri)
     made = table.create_index_uncommitted("name", "INVERTED", name="t", fragment_ids=[0], with_position=True)
-    operation = lancefs.operations().CreateIndex([made], [])
+    operation = lance_api.operations().CreateIndex([made], [])
     private = lance.LanceDataset.commit(
-        table, lancefs.transaction(operation, read_version=table.version), detached=True
+        table, lance_api.transaction(operation, read_version=table.version), detached=True
     )
     from lance.query import MatchQuery
 

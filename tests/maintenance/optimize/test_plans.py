@@ -12,7 +12,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import PlanUnusable, StaleView
 from omnigraph.index import segments
-from omnigraph.storage.indices import FRAGMENT_REUSE, fragment_reuse
+from omnigraph.storage.lance.indices import FRAGMENT_REUSE, fragment_reuse
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import SCHEMA, people
 from tests.maintenance.optimize.tables import coverage, opened

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.storage.indices import built_indices
+from omnigraph.storage.lance.indices import built_indices
 from tests.faults.s3server import S3Server, World
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.tables import coverage, opened

@@ -10,8 +10,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.maintenance.optimize import bins as planning
-from omnigraph.pipeline.engine import SMALL_BYTES
-from omnigraph.storage.sidecars import blob_bytes
+from omnigraph.storage.files.blob_files import blob_bytes
+from omnigraph.tasks.engine import SMALL_BYTES
 from tests.maintenance.optimize.tables import opened
 
 BLOB = 100_000
@@ -66,7 +66,7 @@ def test_fragments_that_are_full_of_blobs_are_not_merged(album: og.Graph, monkey
 
 
 def test_the_engine_is_chosen_by_what_is_read_with_blobs(album: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    from omnigraph.pipeline.engine import Engines
+    from omnigraph.tasks.engine import Engines
 
     asked: list[int] = []
     choose = Engines.choose

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.commit import effect
+from omnigraph.commit import effects
 from omnigraph.commit.request import REFUSALS_MAX, Refusals
 from omnigraph.errors import OmnigraphError, StaleView, StorageError
-from omnigraph.maintenance.optimize import applied
+from omnigraph.maintenance.optimize import saved_plan
 from tests.storage.hostile import leaves, mutated
 
 SCHEMA = "node P { name: String @key  age: I64? @index  bio: String? @index }"
@@ -131,7 +131,7 @@ def test_a_panic_of_lance_is_an_error_of_the_store(
 ) -> None:
     """Lance panics when it commits two segments of one fragment; its panic is no Exception."""
     _two_segments_of_a_fragment(plan)
-    monkeypatch.setattr(applied, "_fits", lambda *_: True)
+    monkeypatch.setattr(saved_plan, "_fits", lambda *_: True)
     with og.open(graph, engine="local") as opened:
         with pytest.raises(StorageError, match="Lance can't do it"):
             opened.optimize(plan=plan)
@@ -141,7 +141,7 @@ def test_a_panic_of_lance_is_an_error_of_the_store(
 
 
 def test_what_lance_refuses_for_good_is_told_after_a_few_tries(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = effect._commit
+    real = effects._commit
     tries = 0
 
     def refuses(tables: Any, target: Any, tx: Any) -> Any:
@@ -149,15 +149,15 @@ def test_what_lance_refuses_for_good_is_told_after_a_few_tries(graph: Path, monk
         if type(tx.operation).__name__ != "Append":
             return real(tables, target, tx)
         tries += 1
-        raise effect.EffectMissed(f"refused at {tries}") from ValueError("no")
+        raise effects.EffectMissed(f"refused at {tries}") from ValueError("no")
 
-    monkeypatch.setattr(effect, "_commit", refuses)
+    monkeypatch.setattr(effects, "_commit", refuses)
     with og.open(graph, engine="local") as opened:
         epoch = opened._manifest.head("main").epoch
         with pytest.raises(StorageError, match="refused at"):
             opened.insert({"P": [{"name": "new"}]})
         assert opened._manifest.head("main").epoch == epoch + REFUSALS_MAX
-        monkeypatch.setattr(effect, "_commit", real)
+        monkeypatch.setattr(effects, "_commit", real)
         opened.insert({"P": [{"name": "new"}]})
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import StorageError
-from omnigraph.storage.indices import built_indices
+from omnigraph.storage.lance.indices import built_indices
 from tests.maintenance.optimize.tables import opened
 
 

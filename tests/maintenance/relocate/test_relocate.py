@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import GraphMoved, GraphNotFound, StorageError, UsageError
-from omnigraph.storage.versionfile import NotUnderstood, parse_version, with_bases
+from omnigraph.storage.files.version_file import NotUnderstood, parse_version, with_bases
 from tests.cli.conftest import Cli
 from tests.maintenance.relocate import graphs
 

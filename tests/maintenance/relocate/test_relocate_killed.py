@@ -17,7 +17,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import GraphMoved, StorageError
-from omnigraph.storage import durable, rebase
+from omnigraph.storage import durability
+from omnigraph.storage.files import rebase
 from tests.faults.s3server import Fault, S3Server, World
 from tests.maintenance.relocate import graphs
 
@@ -94,7 +95,12 @@ def test_struck_at_every_file_operation(small: Path, tmp_path: Path, monkeypatch
             return struck
 
         with monkeypatch.context() as patch:
-            for module, name in ((os, "utime"), (os, "replace"), (durable, "sync_files"), (durable, "require_size")):
+            for module, name in (
+                (os, "utime"),
+                (os, "replace"),
+                (durability, "sync_files"),
+                (durability, "require_size"),
+            ):
                 patch.setattr(module, name, counted(getattr(module, name)))
             patch.setattr(rebase.os, "unlink", lambda _: None)  # a process that is killed tidies nothing up
             try:

@@ -12,11 +12,11 @@ import lance
 import pyarrow as pa
 
 import omnigraph as og
+from omnigraph.commit.operation import Prepared, TableWork, View, work_on
 from omnigraph.commit.request import Request
-from omnigraph.commit.stage import Prepared, TableWork, View, work_on
 from omnigraph.maintenance.verify import Finding, VerifyResult
-from omnigraph.storage.indices import built_indices, exchange_segments, new_segment_json, secure_segment
-from omnigraph.storage.records import Pin, Record
+from omnigraph.storage.lance.indices import built_indices, exchange_segments, new_segment_json, secure_segment
+from omnigraph.storage.manifest.records import Pin, Record
 
 SCHEMA = """
 node Person {
@@ -149,14 +149,14 @@ def exchange(handle: Any, body: dict[str, Any], *, covers: list[int] | None = No
 
 
 def index(graph: og.Graph, branch: str = "main", kinds: Mapping[str, list[tuple[str, str]]] = KINDS) -> None:
-    graph._door.run(BuildIndices(kinds), Request(branch=branch, actor=None))
+    graph._committer.run(BuildIndices(kinds), Request(branch=branch, actor=None))
 
 
 # ---- the other ways ----------------------------------------------------------------------------------------------
 
 
 def pin_of(graph: og.Graph, type_name: str, branch: str = "main") -> Pin:
-    view = graph._door.view(branch)
+    view = graph._committer.view(branch)
     return view.pins[view.type(type_name).id]
 
 

@@ -12,8 +12,8 @@ import pytest
 import omnigraph as og
 from omnigraph.commit import owner
 from omnigraph.commit.stamp import Stamp
-from omnigraph.storage import lancefs
-from omnigraph.storage.durable import manifest_path
+from omnigraph.storage.durability import manifest_path
+from omnigraph.storage.lance import lance_api
 from tests.commit import plant
 from tests.maintenance.verify import damage
 
@@ -27,7 +27,7 @@ def gone() -> dict[str, Any]:
 
 def test_an_operation_of_a_dead_writer(plain: og.Graph) -> None:
     body = {"nonce": "planted", "owner": gone(), "tables": [], "kind": "load"}
-    file = plant.ticket(Path(plain.uri), body)
+    file = plant.lock(Path(plain.uri), body)
     finding = damage.only(plain.verify(quick=True), "dead_ticket", severity="warning", branch="main")
     assert "load" in finding.message
     assert "omnigraph maintain" in finding.remedy
@@ -35,7 +35,7 @@ def test_an_operation_of_a_dead_writer(plain: og.Graph) -> None:
 
 
 def test_an_operation_of_a_living_writer_is_no_finding(plain: og.Graph) -> None:
-    plant.ticket(Path(plain.uri))
+    plant.lock(Path(plain.uri))
     assert plain.verify(quick=True).findings == ()
 
 
@@ -61,8 +61,8 @@ def test_a_leftover_of_our_own_above_the_pin_is_no_drift(plain: og.Graph) -> Non
     pin, head = damage.pin_of(plain, "City"), plain._manifest.head("main")
     stamp = Stamp(head.incarnation, head.epoch, 0, pin.table, "0", "nonce")
     table = damage.newest(plain, "City")
-    undo = lancefs.transaction(
-        lancefs.operations().Restore(pin.version), read_version=pin.version, properties={lancefs.STAMP: str(stamp)}
+    undo = lance_api.transaction(
+        lance_api.operations().Restore(pin.version), read_version=pin.version, properties={lance_api.STAMP: str(stamp)}
     )
     lance.LanceDataset.commit(table, undo)
     assert damage.newest(plain, "City").version > pin.version

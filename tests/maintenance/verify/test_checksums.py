@@ -14,10 +14,11 @@ import omnigraph as og
 from omnigraph.maintenance.verify import VerifyResult
 from omnigraph.maintenance.verify.checksums import damage as damage_of
 from omnigraph.maintenance.verify.history import check_manifest
-from omnigraph.maintenance.verify.scope import StillManifest
-from omnigraph.pipeline.runner import perform_away, result_of
-from omnigraph.storage import checksums, durable
-from omnigraph.storage.records import Record
+from omnigraph.maintenance.verify.scope import FrozenManifest
+from omnigraph.storage import durability
+from omnigraph.storage.files import checksums
+from omnigraph.storage.manifest.records import Record
+from omnigraph.tasks.runner import perform_away, result_of
 from tests.maintenance.verify import damage
 
 FLIPS = 16
@@ -36,7 +37,7 @@ def kinds_of_files(uri: str) -> dict[str, list[Path]]:
         "data": data,
         "blob": [one for file in data for one in file.with_suffix("").glob("*.blob")],
         "deletion": [
-            Path(durable.deletion_path(str(folder), f.id, f.to_json()["deletion_file"]))
+            Path(durability.deletion_path(str(folder), f.id, f.to_json()["deletion_file"]))
             for f in fragments
             if f.deletion_file
         ],
@@ -81,7 +82,7 @@ def test_no_place_of_a_file_is_left_out(graph: og.Graph, kind: str) -> None:
     """What an attacker saw: of 16 flips in a data file, 13 gave wrong rows and passed."""
     seed = 3
     rng = random.Random(seed)
-    manifest = StillManifest(graph._manifest.location)
+    manifest = FrozenManifest(graph._manifest.location)
     known = check_manifest(manifest, [manifest.head("main")]).checksums
     for _ in range(FLIPS):
         path = rng.choice(kinds_of_files(graph.uri)[kind])

@@ -12,7 +12,7 @@ import pytest
 import omnigraph as og
 from omnigraph.maintenance.verify.checksums import Checksums
 from omnigraph.maintenance.verify.indices import check_index, index_tasks
-from omnigraph.maintenance.verify.scope import StillManifest, place_json, scope_of
+from omnigraph.maintenance.verify.scope import FrozenManifest, place_json, scope_of
 from tests.commit import plant
 from tests.maintenance.verify import damage
 from tests.maintenance.verify.test_around import gone
@@ -85,7 +85,7 @@ def test_data_below_an_index_is_not_called_a_broken_index(tmp_path: Path) -> Non
 
 
 def tasks_of(graph: og.Graph, table: str) -> Iterator[dict[str, Any]]:
-    manifest = StillManifest(graph._manifest.location)
+    manifest = FrozenManifest(graph._manifest.location)
     lines = [line for line in scope_of(manifest, [manifest.head("main")]).lines if line.type.key == table]
     facts = {
         line.at: {"fragments": [], "indices": [{"name": "id_btree", "kind": "BTREE", "column": "id"}]} for line in lines
@@ -135,7 +135,7 @@ def test_what_heads_hold_is_checked_without_the_rows_of_the_manifest(plain: og.G
     pin = damage.pin_of(plain, "City")
     knows = damage.pin_of(plain, "Knows")
     damage.newest(plain, "Knows").delete("src = 'p001'")
-    plant.ticket(Path(plain.uri), {"nonce": "planted", "owner": gone(), "tables": [], "kind": "load"})
+    plant.lock(Path(plain.uri), {"nonce": "planted", "owner": gone(), "tables": [], "kind": "load"})
     Path(plain.uri, "notes.txt").write_text("stray")
     for file in Path(plain.uri, "__manifest", "data").iterdir():
         garbage(file)

@@ -14,7 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.maintenance.verify import Finding
-from omnigraph.storage.durable import manifest_path
+from omnigraph.storage.durability import manifest_path
 from tests.maintenance.verify import damage
 
 

@@ -9,8 +9,8 @@ import lance
 import pytest
 
 import omnigraph as og
-from omnigraph.maintenance.verify import indices, vectors, words
-from omnigraph.storage.indices import built_indices
+from omnigraph.maintenance.verify import fulltext_checks, indices, vectors
+from omnigraph.storage.lance.indices import built_indices
 from tests.maintenance.verify import damage
 
 
@@ -150,7 +150,7 @@ def test_approximate_kinds_of_vector_indices_are_no_finding(tmp_path: Any, kind:
 def test_a_common_word_is_left_out_and_a_rare_one_beside_it_is_not(
     plain: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(words, "ROWS_MAX", 5)
+    monkeypatch.setattr(fulltext_checks, "ROWS_MAX", 5)
     ids = ["p001", "p002"]
     forge(plain, "bio", "INVERTED", lambda: plain.update("Person", {"bio": "flies somewhere"}, ids=ids))
     finding = damage.only(plain.verify(full=True), "index_wrong_answer", count=4)
@@ -204,5 +204,5 @@ def test_a_word_of_almost_as_many_rows_as_are_looked_at_is_no_finding(
     texts = ["know what was before", "nobody knows it", "before all of it", "quite another thing"]
     graph.insert({"Post": [{"slug": f"p{i}", "text": texts[i % 4]} for i in range(24)]})
     graph.optimize()
-    monkeypatch.setattr(words, "ROWS_MAX", most)
+    monkeypatch.setattr(fulltext_checks, "ROWS_MAX", most)
     assert graph.verify(full=True).findings == ()

@@ -16,7 +16,7 @@ import omnigraph as og
 from omnigraph.errors import StorageError, UsageError
 from omnigraph.maintenance.verify import checksums, isolated
 from omnigraph.maintenance.verify.checksums import Checksums
-from omnigraph.storage import footers
+from omnigraph.storage.files import footers
 
 HERE = "tests.maintenance.verify.test_isolated"
 COUNT_OF_BUFFERS = -13

@@ -13,7 +13,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.cli.main import main
-from omnigraph.storage.durable import manifest_path
+from omnigraph.storage.durability import manifest_path
 from tests.maintenance.verify import damage
 
 OTHERS = ("node:Person", "edge:Knows", "edge:LivesIn")

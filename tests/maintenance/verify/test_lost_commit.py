@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.commit.stage import View
+from omnigraph.commit.advisory_lock import AdvisoryLock, AdvisoryLocks
+from omnigraph.commit.operation import View
 from omnigraph.commit.stamp import Stamp
-from omnigraph.commit.ticket import Ticket, Tickets
-from omnigraph.maintenance.verify import around
-from omnigraph.storage.durable import manifest_path
-from omnigraph.storage.records import Pin
+from omnigraph.maintenance.verify import stray_checks
+from omnigraph.storage.durability import manifest_path
+from omnigraph.storage.manifest.records import Pin
 from tests.commit import plant
 from tests.maintenance.verify import damage
 
@@ -42,7 +42,7 @@ def test_a_commit_whose_version_of_the_manifest_is_lost(plain: og.Graph, how: st
 def test_an_operation_that_somebody_is_at_is_no_lost_commit(plain: og.Graph) -> None:
     plain.upsert({"City": [{"name": "Trier"}]})
     newest_manifest(plain).unlink()
-    plant.ticket(Path(plain.uri))
+    plant.lock(Path(plain.uri))
     result = og.open(plain.uri, engine="local").verify(quick=True)
     assert "commit_lost" not in {f.code for f in result.findings}
 
@@ -50,7 +50,7 @@ def test_an_operation_that_somebody_is_at_is_no_lost_commit(plain: og.Graph) -> 
 def test_a_commit_made_after_the_head_was_read_is_no_lost_commit(
     plain: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, real = og.open(plain.uri), around._stamps_above
+    other, real = og.open(plain.uri), stray_checks._stamps_above
     seen: list[int] = []
 
     def meanwhile(view: View, pin: Pin) -> list[Stamp]:
@@ -60,7 +60,7 @@ def test_a_commit_made_after_the_head_was_read_is_no_lost_commit(
         seen.extend(stamp.epoch for stamp in found)
         return found
 
-    monkeypatch.setattr(around, "_stamps_above", meanwhile)
+    monkeypatch.setattr(stray_checks, "_stamps_above", meanwhile)
     assert {f.code for f in plain.verify(quick=True).findings} <= {"index_uncovered"}
     assert other._manifest.head("main").epoch in seen, "its versions were looked at, and its ticket is gone"
 
@@ -73,13 +73,13 @@ def test_a_head_that_moves_after_the_ticket_was_looked_for_is_no_lost_commit(
     file = newest_manifest(plain)
     body = file.read_bytes()
     file.unlink()
-    mine, real = og.open(plain.uri, engine="local"), Tickets.holder
+    mine, real = og.open(plain.uri, engine="local"), AdvisoryLocks.holder
 
-    def released(tickets: Tickets, incarnation: str, epoch: int) -> tuple[Ticket, bool] | None:
-        found = real(tickets, incarnation, epoch)
+    def released(locks: AdvisoryLocks, incarnation: str, epoch: int) -> tuple[AdvisoryLock, bool] | None:
+        found = real(locks, incarnation, epoch)
         file.write_bytes(body)
         return found
 
-    monkeypatch.setattr(Tickets, "holder", released)
+    monkeypatch.setattr(AdvisoryLocks, "holder", released)
     assert {f.code for f in mine.verify(quick=True).findings} <= {"index_uncovered"}
     assert file.exists(), "the ticket was looked for"

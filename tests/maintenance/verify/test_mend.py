@@ -17,7 +17,7 @@ import pytest
 import omnigraph as og
 from omnigraph.cli.main import main
 from omnigraph.maintenance.verify import Finding
-from omnigraph.storage.indices import built_indices
+from omnigraph.storage.lance.indices import built_indices
 from tests.maintenance.verify import damage
 from tests.maintenance.verify.test_indices import CHANGES, forge
 

@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.maintenance.verify.run import scratch
-from omnigraph.pipeline.runner import LocalRunner
+from omnigraph.tasks.runner import LocalRunner
 from tests.faults.s3server import S3Server, World
 from tests.maintenance.verify import damage
 

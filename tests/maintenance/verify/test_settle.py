@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.maintenance.verify import VerifyResult
-from omnigraph.maintenance.verify.settle import ROUNDS_MAX
+from omnigraph.maintenance.verify.recheck import ROUNDS_MAX
 from tests.maintenance.verify import damage
 from tests.maintenance.verify.test_around import Meanwhile
 

@@ -12,8 +12,8 @@ from omnigraph.errors import BranchNotFound, UsageError
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.maintenance.verify import CODES, run
 from omnigraph.maintenance.verify.scope import Line
-from omnigraph.pipeline.engine import Engines
-from omnigraph.storage.records import Pin
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.tasks.engine import Engines
 from tests.maintenance.verify import damage
 from tests.storage.old_graphs import build_old_graph
 
@@ -136,7 +136,7 @@ def test_the_engine_is_chosen_by_what_is_read(
     monkeypatch: pytest.MonkeyPatch, rows: int, vectors: int, full: bool, engine: str
 ) -> None:
     monkeypatch.delenv("OMNIGRAPH_ENGINE", raising=False)
-    monkeypatch.setattr("omnigraph.pipeline.engine.active_session", lambda: None)
+    monkeypatch.setattr("omnigraph.tasks.engine.active_session", lambda: None)
     schema = parse_schema(f"node N {{ name: String @key  n: I64 @index  v: Vector({vectors}) @index }}")
     line = Line(Pin("n1", "i", None, 1, rows=rows, fragments=1), next(iter(schema.nodes)), "main")
     chosen, _ = Engines().choose(work_bytes=run._work_bytes(line, full=full), local_below_bytes=run.LOCAL_BELOW_BYTES)

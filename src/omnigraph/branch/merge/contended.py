@@ -27,7 +27,7 @@ from omnigraph.branch.three_way import (
 )
 from omnigraph.errors import ResolutionStale, UsageError
 from omnigraph.language.schema.model import EntityType
-from omnigraph.storage.columns import arrow_schema
+from omnigraph.storage.lance.columns import arrow_schema
 from omnigraph.write.delta import flat
 from omnigraph.write.rows import set_to_table
 

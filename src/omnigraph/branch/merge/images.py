@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from omnigraph.branch.diff.states import table_version
 from omnigraph.branch.merge.model import Conflict, EntityKey, digest_of, json_image
 from omnigraph.branch.merge.virtual_base import images_at, virtual_images
-from omnigraph.branch.states import table_version
 from omnigraph.branch.three_way import Images
-from omnigraph.commit.stage import View
+from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.storage.columns import arrow_schema
+from omnigraph.storage.lance.columns import arrow_schema
 
 
 def conflict_images(

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.branch.states import reshaped, stored_names
-from omnigraph.commit.stage import View
+from omnigraph.branch.diff.states import reshaped, stored_names
+from omnigraph.commit.operation import View
 from omnigraph.language.schema.identity import counterpart
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.storage.columns import arrow_schema
-from omnigraph.storage.table import ROW_COLUMNS
-from omnigraph.write.image import found_schema
+from omnigraph.storage.lance.columns import arrow_schema
+from omnigraph.storage.lance.tables import ROW_COLUMNS
+from omnigraph.write.pending_view import found_schema
 from omnigraph.write.reader import Reader
 
 

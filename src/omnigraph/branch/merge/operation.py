@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnigraph.branch.ancestry import is_ancestor, merge_bases
+from omnigraph.branch.diff.states import table_version
 from omnigraph.branch.merge.images import conflict_images
 from omnigraph.branch.merge.merged_reader import MergedReader
 from omnigraph.branch.merge.model import Conflict, MergeOptions, MergeOutcome, MergePlan, Resolution, TableMerge
@@ -27,15 +28,14 @@ from omnigraph.branch.merge.rules import entities, rule_conflicts, with_images
 from omnigraph.branch.merge.schema import merged_schema, required_conflicts, schema_conflicts
 from omnigraph.branch.merge.table_edit import edit_tables
 from omnigraph.branch.merge.type_merge import TypeStates, merge_type
-from omnigraph.branch.states import table_version
-from omnigraph.commit.stage import Prepared, View
+from omnigraph.commit.operation import Prepared, View
 from omnigraph.errors import MergeConflicts, UnknownType
 from omnigraph.language.schema.identity import counterpart
 from omnigraph.language.schema.merge import SchemaMerge
 from omnigraph.language.schema.model import EntityType, NodeType, Schema
 from omnigraph.language.schema.steps import DropType
-from omnigraph.storage.records import Pin
-from omnigraph.storage.together import together
+from omnigraph.storage.concurrency import map_threads
+from omnigraph.storage.manifest.records import Pin
 from omnigraph.write.reader import Reader
 
 QUICK_ROWS_MAX = 2_000
@@ -171,7 +171,7 @@ class Merge:
             is_new = counterpart(t, states.ours.schema) is None
             if t.key in resolutions or (theirs is not None and (is_new or theirs.id in moved)):
                 types.append(t)
-        return tuple(together(lambda t: merge_type(_type_states(states, t, resolutions), self.options), types))
+        return tuple(map_threads(lambda t: merge_type(_type_states(states, t, resolutions), self.options), types))
 
     def _adds_nothing(self, view: View) -> bool:
         """Whether the source is only a lineage commit of two commits that the target has: else merging back and forth

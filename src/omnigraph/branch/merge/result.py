@@ -7,7 +7,7 @@ from typing import Any
 
 from omnigraph.branch.merge.model import Conflict, MergeOutcome, MergePlan, TableMerge
 from omnigraph.commit.request import Outcome
-from omnigraph.results import CommitInfo
+from omnigraph.graph.results import CommitInfo
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.branch.diff.states import full_schema, reshaped, stored_names
 from omnigraph.branch.merge.model import Conflict
-from omnigraph.branch.states import full_schema, reshaped, stored_names
 from omnigraph.language.schema.model import EntityType
-from omnigraph.storage.table_version import TableVersion
+from omnigraph.storage.diff.table_version import TableVersion
 from omnigraph.write.delta import TypeDelta, delta, flat
 
 

@@ -21,9 +21,9 @@ from omnigraph.branch.merge.model import Conflict, EntityKey
 from omnigraph.branch.merge.row_changes import RowChanges
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import Schema
-from omnigraph.storage.columns import arrow_schema
+from omnigraph.storage.lance.columns import arrow_schema
 from omnigraph.write.delta import delta
-from omnigraph.write.image import Image
+from omnigraph.write.pending_view import Image
 from omnigraph.write.reader import Reader
 from omnigraph.write.validate.cardinality import check_cardinality
 from omnigraph.write.validate.endpoints import check_endpoints

@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.branch.ancestry import merge_bases
+from omnigraph.branch.diff.states import table_version
 from omnigraph.branch.merge.model import Conflict, MergeOptions
 from omnigraph.branch.merge.row_changes import RowChanges
 from omnigraph.branch.merge.type_merge import TypeStates, merge_type
-from omnigraph.branch.states import table_version
-from omnigraph.commit.stage import View
+from omnigraph.commit.operation import View
 from omnigraph.language.schema.identity import counterpart
 from omnigraph.language.schema.merge import SchemaMerge, merge_schemas
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.storage.row_diff import diff_rows
-from omnigraph.storage.table_version import TableVersion
+from omnigraph.storage.diff.row_diff import diff_rows
+from omnigraph.storage.diff.table_version import TableVersion
 from omnigraph.write.compare import equal_mask
 from omnigraph.write.delta import flat
 

@@ -20,18 +20,24 @@ import pyarrow as pa
 
 from omnigraph.branch.merge.model import TableMerge
 from omnigraph.branch.merge.row_changes import RowChanges, SourceRows
-from omnigraph.commit.stage import LaterStep, TableWork, View, fold_step, fork_for, work_on
+from omnigraph.commit.operation import LaterStep, TableWork, View, fold_step, fork_for, work_on
 from omnigraph.errors import VersionReclaimed
 from omnigraph.language.schema.merge import SchemaMerge
 from omnigraph.language.schema.model import EntityType
 from omnigraph.language.schema.steps import AddType
-from omnigraph.storage.adopt_fragments import Adoption, adopted_fragments, number_fragments
-from omnigraph.storage.edit import Editor, on_version, written_files
-from omnigraph.storage.records import Pin
-from omnigraph.storage.rewrite import detached_commit, remove_detached
-from omnigraph.storage.row_diff import physical_row_ids
-from omnigraph.storage.table_version import FragmentFile, TableVersion, fragment_counts, fragment_ids_of, offsets_of
-from omnigraph.storage.together import together
+from omnigraph.storage.concurrency import map_threads
+from omnigraph.storage.diff.adopt_fragments import Adoption, adopted_fragments, number_fragments
+from omnigraph.storage.diff.row_diff import physical_row_ids
+from omnigraph.storage.diff.table_version import (
+    FragmentFile,
+    TableVersion,
+    fragment_counts,
+    fragment_ids_of,
+    offsets_of,
+)
+from omnigraph.storage.lance.edits import Editor, on_version, written_files
+from omnigraph.storage.lance.rewrite import detached_commit, remove_detached
+from omnigraph.storage.manifest.records import Pin
 from omnigraph.write.evolve import new_table, reshape_table, steps_by_type
 
 if TYPE_CHECKING:
@@ -207,7 +213,7 @@ def edit_tables(view: View, schema: SchemaMerge, changes: Sequence[RowChanges]) 
             return _edit_reshaped(view, reshaped, change)
         return None if change is None or change.is_empty else _edit_rows(view, change)
 
-    edits = zip(type_ids, together(edit, type_ids), strict=True)
+    edits = zip(type_ids, map_threads(edit, type_ids), strict=True)
     return {type_id: done for type_id, done in edits if done is not None}
 
 

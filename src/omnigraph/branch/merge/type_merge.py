@@ -1,6 +1,6 @@
 """Merge the rows of one type: what the source changed since the base, on top of the target.
 
-1. diff      base and source by fragment (`storage/row_diff`): a superset of what the source changed, without its values
+1. diff      base and source by fragment (`storage/diff/row_diff`): a superset of what the source changed, no values
 2. match     by id: inserted, updated or deleted; rows with equal images are dropped
 3. locate    where the target still has the base's very image nothing of it is read: the change is clean
 4. decide    what the target changed as well, and what a resolution names, is read and decided by the truth table
@@ -18,18 +18,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.branch.diff.states import full_schema, reshaped, row_width_bytes, stored_columns, unshared_columns
 from omnigraph.branch.merge.contended import ContendedRows, EntityImages
 from omnigraph.branch.merge.model import MergeOptions, Resolution
 from omnigraph.branch.merge.row_changes import RowChanges, SourceRows, TargetRows
 from omnigraph.branch.merge.virtual_base import images_at, virtual_images
-from omnigraph.branch.states import full_schema, reshaped, row_width_bytes, stored_columns, unshared_columns
 from omnigraph.branch.three_way import Images
-from omnigraph.commit.stage import View
+from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EntityType
-from omnigraph.storage import table as tables_of
-from omnigraph.storage.column_diff import rows_left_out
-from omnigraph.storage.row_diff import Located, RowDiff, RowSet, diff_rows, locate_unchanged, unshared_fragments
-from omnigraph.storage.table_version import TableVersion
+from omnigraph.storage.diff.column_diff import rows_left_out
+from omnigraph.storage.diff.row_diff import Located, RowDiff, RowSet, diff_rows, locate_unchanged, unshared_fragments
+from omnigraph.storage.diff.table_version import TableVersion
+from omnigraph.storage.lance import tables as tables_of
 from omnigraph.write.compare import unchanged_mask
 from omnigraph.write.delta import flat, is_in
 

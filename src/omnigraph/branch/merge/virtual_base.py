@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.branch.ancestry import merge_bases
-from omnigraph.branch.states import full_schema, reshaped, stored_columns, table_version
+from omnigraph.branch.diff.states import full_schema, reshaped, stored_columns, table_version
 from omnigraph.branch.three_way import COMBINE, CONFLICT, DELETE, TAKE_THEIRS, Grain, Images, decide
-from omnigraph.commit.stage import View
+from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EntityType
-from omnigraph.storage import table as tables_of
-from omnigraph.storage.table_version import TableVersion
+from omnigraph.storage.diff.table_version import TableVersion
+from omnigraph.storage.lance import tables as tables_of
 
 
 def images_at(version: TableVersion | None, t: EntityType, columns: list[str], ids: pa.Array) -> Images:

@@ -22,14 +22,7 @@ from omnigraph.language.query.context import Context, Scope
 from omnigraph.language.query.inference import Fit, Types, check_traversal, fit
 from omnigraph.language.query.model import Absent, Clause, Expand, Maybe, Mode, Pattern, Scan, Step, Where
 from omnigraph.language.query.stages import ANONYMOUS, stages_of
-from omnigraph.language.query.terms import (
-    And,
-    Constant,
-    In,
-    ListOf,
-    Variable,
-    variables_of,
-)
+from omnigraph.language.query.terms import And, Constant, In, ListOf, Variable, variables_of
 from omnigraph.language.query.typer import Typer
 from omnigraph.language.query.types import STRING, Type
 

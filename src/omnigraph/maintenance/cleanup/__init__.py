@@ -23,13 +23,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from omnigraph.commit.door import Door
-from omnigraph.commit.migrate import require_current
+from omnigraph.commit.committer import Committer
 from omnigraph.errors import BranchPinUnreadable, GraphMoved, OmnigraphError, StorageError
+from omnigraph.legacy.migrate import require_current
 from omnigraph.maintenance.cleanup import execute
 from omnigraph.maintenance.cleanup.caches import cached
 from omnigraph.maintenance.cleanup.document import CleanupResult, Refused, plan_from_json, preview_of
-from omnigraph.maintenance.cleanup.floors import (
+from omnigraph.maintenance.cleanup.in_flight import read_in_flight
+from omnigraph.maintenance.cleanup.orphans import staged, table_folders, table_of
+from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
+from omnigraph.maintenance.cleanup.policy import Policy, Rule, make_policy
+from omnigraph.maintenance.cleanup.retained_versions import (
     Floors,
     FreshFloors,
     Place,
@@ -39,19 +43,16 @@ from omnigraph.maintenance.cleanup.floors import (
     require_settled,
     table_keys,
 )
-from omnigraph.maintenance.cleanup.inflight import read_in_flight
-from omnigraph.maintenance.cleanup.orphans import staged, table_folders, table_of
-from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
-from omnigraph.maintenance.cleanup.policy import Policy, Rule, make_policy
 from omnigraph.maintenance.cleanup.space import with_space, without_largest
-from omnigraph.maintenance.together import together
-from omnigraph.pipeline.progress import Silent, Watcher
-from omnigraph.storage import lancefs, leases
-from omnigraph.storage.control import store_time_s
+from omnigraph.maintenance.concurrency import map_threads
+from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import MANIFEST
-from omnigraph.storage.objects import all_exist
-from omnigraph.storage.records import Head
-from omnigraph.storage.reserve import is_full
+from omnigraph.storage.manifest.records import Head
+from omnigraph.storage.objects import leases
+from omnigraph.storage.objects.control_objects import all_exist
+from omnigraph.storage.objects.json_objects import store_time_s
+from omnigraph.storage.objects.reserve import is_full
+from omnigraph.tasks.progress import Silent, Watcher
 
 __all__ = ["CleanupPlan", "CleanupResult", "Policy", "Rule", "cleanup", "make_policy", "plan_cleanup"]
 
@@ -62,7 +63,7 @@ CLOCKS_APART_S = 3600.0
 
 
 def cleanup(
-    door: Door,
+    committer: Committer,
     policy: Policy | None = None,
     *,
     confirm: bool = False,
@@ -71,20 +72,20 @@ def cleanup(
     watcher: Watcher | None = None,
 ) -> CleanupResult:
     """Remove what the policy lets go, or what a saved plan names and may still go. A preview without `confirm`."""
-    run = partial(_Run(door, watcher or Silent()).run, policy, apply=apply, apply_name=apply_name)
+    run = partial(_Run(committer, watcher or Silent()).run, policy, apply=apply, apply_name=apply_name)
     if not confirm:
         return run(confirm=False)
-    return with_space(door.manifest, lambda in_parts: run(confirm=True, in_parts=in_parts))
+    return with_space(committer.manifest, lambda in_parts: run(confirm=True, in_parts=in_parts))
 
 
-def plan_cleanup(door: Door, policy: Policy, *, watcher: Watcher | None = None) -> CleanupResult:
+def plan_cleanup(committer: Committer, policy: Policy, *, watcher: Watcher | None = None) -> CleanupResult:
     """What `cleanup` would remove. Nothing is changed."""
-    return cleanup(door, policy, watcher=watcher)
+    return cleanup(committer, policy, watcher=watcher)
 
 
 @dataclass(frozen=True)
 class _Run:
-    door: Door
+    committer: Committer
     watcher: Watcher
 
     def run(
@@ -98,9 +99,9 @@ class _Run:
     ) -> CleanupResult:
         """`in_parts`: tables whose announcement does not fit on a full disk may be left out."""
         started = time.monotonic()
-        location = self.door.manifest.location
+        location = self.committer.manifest.location
         if confirm:
-            require_current(self.door.manifest, observe=self.door.observe)
+            require_current(self.committer.manifest, observe=self.committer.observe)
         saved = None if apply is None else plan_from_json(apply, graph=location.uri, path=apply_name)
         wanted = saved.policy if saved is not None else policy
         assert wanted is not None, "a policy, or a plan that holds one"
@@ -115,7 +116,7 @@ class _Run:
             return preview_of(plan, seconds=time.monotonic() - started, refused=refused)
         plan, announcement, look = self._announced(plan, facts, in_parts=in_parts)
         revised, late = self._revised(plan, replace(facts, floors=look.floors, in_flight=look.in_flight), look)
-        remover = execute.Remover(self.door, self.watcher, FreshFloors(self.door, self._read))
+        remover = execute.Remover(self.committer, self.watcher, FreshFloors(self.committer, self._read))
         result = remover.run(revised, refused=[*refused, *(late if saved is not None else ())], started_s=started)
         execute.tidy(location, look.floors, announcement, now_s=now_s)
         return result
@@ -127,12 +128,12 @@ class _Run:
         while True:
             announcements: list[str] = []
             try:
-                announcements.append(execute.announce(self.door.manifest.location, plan))
-                floors = self._look_again(execute.exclude(self.door.manifest))
-                in_flight = read_in_flight(self.door, floors)
-                return plan, announcements[0], execute.second_look(self.door, facts.floors, floors, in_flight)
+                announcements.append(execute.announce(self.committer.manifest.location, plan))
+                floors = self._look_again(execute.exclude(self.committer.manifest))
+                in_flight = read_in_flight(self.committer, floors)
+                return plan, announcements[0], execute.second_look(self.committer, facts.floors, floors, in_flight)
             except BaseException as error:
-                leases.withdraw(self.door.manifest.location, announcements)
+                leases.withdraw(self.committer.manifest.location, announcements)
                 smaller = without_largest(plan) if in_parts and is_full(error) else None
                 if smaller is None:
                     raise
@@ -141,7 +142,7 @@ class _Run:
     def _now(self, *, confirm: bool) -> tuple[float, list[str]]:
         """The earlier of the store's time and this machine's. Who may only read gets a preview all the same."""
         try:
-            store_s, here_s = store_time_s(self.door.manifest.location), time.time()
+            store_s, here_s = store_time_s(self.committer.manifest.location), time.time()
         except StorageError:
             if confirm:
                 raise
@@ -151,23 +152,23 @@ class _Run:
         return min(store_s, here_s), told
 
     def _read(self) -> Floors:
-        return read_floors(self.door, now_s=self._now(confirm=True)[0])
+        return read_floors(self.committer, now_s=self._now(confirm=True)[0])
 
     def _look_again(self, heads: Mapping[str, Head]) -> Floors:
-        floors = read_floors(self.door, now_s=self._now(confirm=True)[0], heads=heads)
-        require_settled(self.door)
-        require_no_drift(self.door, floors)
+        floors = read_floors(self.committer, now_s=self._now(confirm=True)[0], heads=heads)
+        require_settled(self.committer)
+        require_no_drift(self.committer, floors)
         return floors
 
     def _facts(self, policy: Policy, now_s: float) -> Facts:
         floors, handles = self._floors(now_s)
-        require_no_drift(self.door, floors)
+        require_no_drift(self.committer, floors)
         left: dict[str, set[str]] = {}
-        for announcement in leases.announcements(self.door.manifest.location):
+        for announcement in leases.announcements(self.committer.manifest.location):
             for folder, paths in announcement.files.items():
                 left.setdefault(folder, set()).update(paths)
-        keys, in_flight = table_keys(self.door, floors), read_in_flight(self.door, floors)
-        return Facts(self.door, floors, policy, now_s, keys, handles, left, in_flight)
+        keys, in_flight = table_keys(self.committer, floors), read_in_flight(self.committer, floors)
+        return Facts(self.committer, floors, policy, now_s, keys, handles, left, in_flight)
 
     def _floors(self, now_s: float) -> tuple[Floors, Mapping[Place, Any]]:
         """The floors, and a handle of every version that a live branch stands on.
@@ -175,24 +176,24 @@ class _Run:
         A branch may move on between the two, and another cleanup remove its old version: then both are read again.
         """
         for reading in range(1, READINGS_MAX + 1):
-            floors = read_floors(self.door, now_s=now_s)
-            require_settled(self.door)
+            floors = read_floors(self.committer, now_s=now_s)
+            require_settled(self.committer)
             try:
-                return floors, require_pins(self.door, floors)
+                return floors, require_pins(self.committer, floors)
             except BranchPinUnreadable as error:
                 branch = error.fields["branch"]
-                moved = self.door.manifest.find(branch)
+                moved = self.committer.manifest.find(branch)
                 is_same = moved is not None and moved.commit == floors.heads[branch].commit
                 if is_same or reading == READINGS_MAX:
                     raise
         raise AssertionError("unreachable")
 
     def _plan(self, facts: Facts, *, only: set[str] | None) -> CleanupPlan:
-        location = self.door.manifest.location
+        location = self.committer.manifest.location
         paths = [*table_folders(location), MANIFEST]
         self.watcher.stage("planning", tasks=len(paths))
         tables: list[TablePlan] = []
-        for one in together(location, lambda path: _planned(facts, path), paths):
+        for one in map_threads(location, lambda path: _planned(facts, path), paths):
             tables.append(one)
             self.watcher.advance(tasks=len(tables), rows=0, size_bytes=sum(t.size for t in tables))
         tables.sort(key=lambda t: (t.table_key == MANIFEST, not t.table_key.startswith("node:"), t.table_key))
@@ -244,7 +245,7 @@ class _Run:
         return replace(plan, tables=tuple(tables), staging=staging), refused
 
     def _exists(self, path: str) -> bool:
-        return all_exist(self.door.manifest.location, [path])
+        return all_exist(self.committer.manifest.location, [path])
 
 
 def _planned(facts: Facts, path: str) -> TablePlan:
@@ -259,6 +260,6 @@ def _planned(facts: Facts, path: str) -> TablePlan:
             raise
         except OmnigraphError as error:
             return TablePlan(key, path, error=str(error))
-        except lancefs.TableMissing:
+        except lance_api.TableMissing:
             continue
     return TablePlan(key, path, error="other processes remove parts of it; run cleanup again")

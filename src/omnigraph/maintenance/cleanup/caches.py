@@ -1,4 +1,4 @@
-"""Adjacency arrays that queries keep on disk (`query/disk.py`), of versions that are gone.
+"""Adjacency arrays that queries keep on disk (`query/traversal/adjacency_files.py`), of versions that are gone.
 
 * version_gone  the version of the edge table that they were made from is not there, or goes by this very plan
 * abandoned     a folder that does not say what it was made from: half-written, by a process that died. It goes when
@@ -20,10 +20,10 @@ from omnigraph.language import identifiers as form
 from omnigraph.maintenance.cleanup.orphans import Staged, folders_of
 from omnigraph.maintenance.cleanup.plan import TablePlan
 from omnigraph.maintenance.cleanup.policy import Policy
-from omnigraph.storage import nofollow
+from omnigraph.storage.files.references import Folder, folder_of
 from omnigraph.storage.layout import CACHE, CACHE_META, Location
-from omnigraph.storage.listing import StoredFile, listed
-from omnigraph.storage.references import Folder, folder_of
+from omnigraph.storage.objects import nofollow
+from omnigraph.storage.objects.listing import StoredFile, listed
 
 
 def cached(

@@ -17,7 +17,7 @@ from omnigraph.language import identifiers as form
 from omnigraph.maintenance.cleanup.orphans import Staged
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFile, GoingFork, GoingVersion, Kept, TablePlan
 from omnigraph.maintenance.cleanup.policy import policy_from_json
-from omnigraph.storage.listing import StoredFile
+from omnigraph.storage.objects.listing import StoredFile
 
 SHAPE = 1
 """Counts changes of the shape of the document."""

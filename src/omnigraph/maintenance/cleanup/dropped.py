@@ -23,15 +23,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from omnigraph.commit.door import Door
-from omnigraph.commit.migrate import require_current
-from omnigraph.commit.stage import View
+from omnigraph.commit.committer import Committer
+from omnigraph.commit.operation import View
 from omnigraph.errors import OmnigraphError
+from omnigraph.graph.results import LeftForCleanup, SchemaResult
 from omnigraph.language.schema.plan import SchemaPlan
 from omnigraph.language.schema.steps import DropProperty, DropType
+from omnigraph.legacy.migrate import require_current
 from omnigraph.maintenance.cleanup import execute
 from omnigraph.maintenance.cleanup.document import TableResult
-from omnigraph.maintenance.cleanup.floors import (
+from omnigraph.maintenance.cleanup.in_flight import read_in_flight
+from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
+from omnigraph.maintenance.cleanup.policy import Policy, Rule
+from omnigraph.maintenance.cleanup.retained_versions import (
     Floors,
     FreshFloors,
     read_floors,
@@ -40,14 +44,10 @@ from omnigraph.maintenance.cleanup.floors import (
     require_settled,
     table_keys,
 )
-from omnigraph.maintenance.cleanup.inflight import read_in_flight
-from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
-from omnigraph.maintenance.cleanup.policy import Policy, Rule
-from omnigraph.pipeline.progress import Silent
-from omnigraph.results import LeftForCleanup, SchemaResult
-from omnigraph.storage.control import earlier_time_s
-from omnigraph.storage.listing import listed
-from omnigraph.storage.references import folder_of, read_tags
+from omnigraph.storage.files.references import folder_of, read_tags
+from omnigraph.storage.objects.json_objects import earlier_time_s
+from omnigraph.storage.objects.listing import listed
+from omnigraph.tasks.progress import Silent
 from omnigraph.write.evolve import hard_drops
 
 _KEEP_NEWEST = Rule(keep=1)
@@ -74,52 +74,54 @@ class Drops:
         return self.before.schema.by_id[type_id].key
 
 
-def require_removable(door: Door, drops: Drops) -> None:
+def require_removable(committer: Committer, drops: Drops) -> None:
     """Step 1: everything that the removal has to read can be read."""
     if not drops.types:
         return
-    location = door.manifest.location
-    require_current(door.manifest, observe=door.observe)
-    floors = read_floors(door, now_s=earlier_time_s(location))
-    require_pins(door, floors, roots=set(drops.roots.values()))
+    location = committer.manifest.location
+    require_current(committer.manifest, observe=committer.observe)
+    floors = read_floors(committer, now_s=earlier_time_s(location))
+    require_pins(committer, floors, roots=set(drops.roots.values()))
     for root in drops.roots.values():
         read_tags(location, folder_of(root, ((f.path, f.size, f.modified_s) for f in listed(location, root))))
 
 
-def remove_dropped(door: Door, drops: Drops, result: SchemaResult) -> SchemaResult:
+def remove_dropped(committer: Committer, drops: Drops, result: SchemaResult) -> SchemaResult:
     """Steps 3 and 4. The result, with what branches still hold and what is left to cleanup."""
     if not drops.types:
         return result
     try:
-        result = replace(result, held_by=_held_by(door, drops))
-        done = _remove(door, drops)
+        result = replace(result, held_by=_held_by(committer, drops))
+        done = _remove(committer, drops)
     except OmnigraphError as error:
         left = [LeftForCleanup(drops.key(type_id), (str(error),)) for type_id in drops.types]
         return replace(result, left_for_cleanup=tuple(left))
     return replace(result, left_for_cleanup=tuple(done))
 
 
-def _remove(door: Door, drops: Drops) -> list[LeftForCleanup]:
-    location = door.manifest.location
+def _remove(committer: Committer, drops: Drops) -> list[LeftForCleanup]:
+    location = committer.manifest.location
     now_s = earlier_time_s(location)
     roots = set(drops.roots.values())
-    floors = before = read_floors(door, now_s=now_s)
-    planned = {type_id: _plan(door, drops, type_id, floors, now_s) for type_id in drops.types}
+    floors = before = read_floors(committer, now_s=now_s)
+    planned = {type_id: _plan(committer, drops, type_id, floors, now_s) for type_id in drops.types}
     plan = CleanupPlan(location.uri, Policy(_KEEP_NEWEST), now_s, tuple(planned.values()))
     announcement = execute.announce(location, plan)
     try:
-        floors = read_floors(door, now_s=earlier_time_s(location), heads=execute.exclude(door.manifest))
-        require_settled(door)
-        require_pins(door, floors, roots=roots)
-        require_no_drift(door, floors, roots=roots)
-        look = execute.second_look(door, before, floors, read_in_flight(door, floors))
+        floors = read_floors(committer, now_s=earlier_time_s(location), heads=execute.exclude(committer.manifest))
+        require_settled(committer)
+        require_pins(committer, floors, roots=roots)
+        require_no_drift(committer, floors, roots=roots)
+        look = execute.second_look(committer, before, floors, read_in_flight(committer, floors))
         floors = look.floors
         revised = {
-            type_id: execute.both(table, _plan(door, drops, type_id, floors, now_s)) if look.doubts(table) else table
+            type_id: execute.both(table, _plan(committer, drops, type_id, floors, now_s))
+            if look.doubts(table)
+            else table
             for type_id, table in planned.items()
         }
-        fresh = FreshFloors(door, lambda: read_floors(door, now_s=earlier_time_s(location)))
-        remover = execute.Remover(door, Silent(), fresh)
+        fresh = FreshFloors(committer, lambda: read_floors(committer, now_s=earlier_time_s(location)))
+        remover = execute.Remover(committer, Silent(), fresh)
         tables = tuple(revised.values())
         removed = remover.run(replace(plan, tables=tables), refused=(), started_s=time.monotonic())
     finally:
@@ -132,14 +134,14 @@ def _remove(door: Door, drops: Drops) -> list[LeftForCleanup]:
     return [one for one in found if one is not None]
 
 
-def _plan(door: Door, drops: Drops, type_id: str, floors: Floors, now_s: float) -> TablePlan:
+def _plan(committer: Committer, drops: Drops, type_id: str, floors: Floors, now_s: float) -> TablePlan:
     root = drops.roots[type_id]
     if drops.types[type_id] and not floors.is_read(root):
         policy = Policy(_KEEP_NEWEST)
     else:
         policy = Policy(branches=((drops.before.head.branch, _KEEP_NEWEST),))
-    keys, in_flight = table_keys(door, floors), read_in_flight(door, floors)
-    plan = plan_folder(Facts(door, floors, policy, now_s, keys, {}, {}, in_flight), root)
+    keys, in_flight = table_keys(committer, floors), read_in_flight(committer, floors)
+    plan = plan_folder(Facts(committer, floors, policy, now_s, keys, {}, {}, in_flight), root)
     return replace(plan, table_key=drops.key(type_id))
 
 
@@ -154,9 +156,9 @@ def _left(
     return LeftForCleanup(drops.key(type_id), tuple(because)) if because else None
 
 
-def _held_by(door: Door, drops: Drops) -> dict[str, list[str]]:
+def _held_by(committer: Committer, drops: Drops) -> dict[str, list[str]]:
     """The branches that still hold what was dropped, by its name: node:Person, or node:Person.age."""
-    manifest, before = door.manifest, drops.before
+    manifest, before = committer.manifest, drops.before
     heads = sorted(manifest.heads().items())
     found: dict[str, list[str]] = {}
     for step in drops.plan.steps:

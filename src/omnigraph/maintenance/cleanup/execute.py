@@ -34,23 +34,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from omnigraph.commit import owner
-from omnigraph.commit.door import Door
+from omnigraph.commit.committer import Committer
 from omnigraph.errors import OmnigraphError, StaleView, StorageError, WriterBusy
 from omnigraph.maintenance.cleanup import sightings
 from omnigraph.maintenance.cleanup.document import CleanupResult, ForkResult, Refused, StagedResult, TableResult
-from omnigraph.maintenance.cleanup.floors import Floors, table_folder_of
-from omnigraph.maintenance.cleanup.inflight import InFlight
+from omnigraph.maintenance.cleanup.in_flight import InFlight
 from omnigraph.maintenance.cleanup.orphans import Staged, table_of
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFile, GoingFork, TablePlan
-from omnigraph.maintenance.together import together
-from omnigraph.pipeline.progress import Watcher
-from omnigraph.storage import leases
-from omnigraph.storage.control import forget_probes
+from omnigraph.maintenance.cleanup.retained_versions import Floors, table_folder_of
+from omnigraph.maintenance.concurrency import map_threads
+from omnigraph.storage.files.references import version_number
 from omnigraph.storage.layout import MANIFEST, Location
-from omnigraph.storage.manifest import REFS, Manifest, SwapLost
-from omnigraph.storage.records import Head
-from omnigraph.storage.references import version_number
-from omnigraph.storage.removal import remove, remove_folders, secure_removal
+from omnigraph.storage.manifest.records import Head
+from omnigraph.storage.manifest.table import REFS, Manifest, SwapLost
+from omnigraph.storage.objects import leases
+from omnigraph.storage.objects.json_objects import forget_probes
+from omnigraph.storage.objects.removal import remove, remove_folders, secure_removal
+from omnigraph.tasks.progress import Watcher
 
 EXCLUDE_MOST_S = 60.0
 REMOVING_MAX_S = sightings.ANNOUNCED_MAX_S / 2
@@ -119,7 +119,7 @@ class SecondLook:
         return table.may_be_in_flight or is_written or table.path in self.moved or _is_held(table, self.floors)
 
 
-def second_look(door: Door, planned: Floors, floors: Floors, in_flight: InFlight) -> SecondLook:
+def second_look(committer: Committer, planned: Floors, floors: Floors, in_flight: InFlight) -> SecondLook:
     """`planned` are the floors of the first plan; `floors`, and then `in_flight`, were read after the announcement."""
     # An operation that was stopped for longer than its lease lasts may still publish: its ticket counts, and so does
     # the lease on what it has adopted files from. Of a process that is gone only finished effects can be published.
@@ -131,7 +131,7 @@ def second_look(door: Door, planned: Floors, floors: Floors, in_flight: InFlight
     ]
     floors = floors.holding(stopped)
     moved = {table_folder_of(line) for line, _ in floors.reasons.keys() ^ planned.reasons.keys()}
-    heads = door.manifest.heads()
+    heads = committer.manifest.heads()
     for branch in heads.keys() | planned.heads.keys():
         before, now = (of[branch].pins.items() if branch in of else () for of in (planned.heads, heads))
         moved |= {pin.root for _, pin in set(before) ^ set(now) if pin is not None}
@@ -200,14 +200,14 @@ def _kept_because(allowed: TablePlan, line: str, version: int) -> tuple[str, ...
 class Remover:
     """Step 4. `fresh` reads the floors anew: a fork goes only if that works, and nobody stands on it."""
 
-    door: Door
+    committer: Committer
     watcher: Watcher
     fresh: Callable[[], Floors]
     begun_s: float = field(default_factory=lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
 
     @property
     def _location(self) -> Location:
-        return self.door.manifest.location
+        return self.committer.manifest.location
 
     def run(self, plan: CleanupPlan, *, refused: Sequence[Refused], started_s: float) -> CleanupResult:
         forks = tuple(self._fork(table, fork) for table in plan.tables for fork in table.forks)
@@ -244,7 +244,7 @@ class Remover:
     def _tables(self, plans: Sequence[TablePlan]) -> tuple[TableResult, ...]:
         self.watcher.stage("removing", tasks=len(plans))
         done: list[TableResult] = []
-        for result in together(self._location, self._table, plans):
+        for result in map_threads(self._location, self._table, plans):
             done.append(result)
             self.watcher.advance(tasks=len(done), rows=0, size_bytes=sum(t.bytes_removed for t in done))
         return tuple(done)

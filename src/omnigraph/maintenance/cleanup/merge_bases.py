@@ -17,10 +17,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import combinations
 
-from omnigraph.storage import lancefs
-from omnigraph.storage.incarnations import start_of
-from omnigraph.storage.manifest import Manifest, quote
-from omnigraph.storage.records import Head, Record
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.manifest.incarnations import start_of
+from omnigraph.storage.manifest.records import Head, Record
+from omnigraph.storage.manifest.table import Manifest, quote
 
 End = tuple[int, str]
 """The newest epoch of an incarnation that is part of a history, and its commit."""
@@ -166,7 +166,7 @@ def _merges(manifest: Manifest, heads: Iterable[Head]) -> Iterator[Record]:
         yield from (r for r in head.recent if r.merged_parent)
     merged = quote('"m":')
     where = f"kind = 'commit' AND contains(body, {merged})"
-    with lancefs.reading("looking for merges in the manifest"):
+    with lance_api.reading("looking for merges in the manifest"):
         bodies = manifest.table().to_table(columns=["body"], filter=where)["body"].to_pylist()
     for record in map(Record.loads, bodies):
         if record.merged_parent:

@@ -24,17 +24,18 @@ from typing import Any
 import orjson
 
 from omnigraph.commit import owner
-from omnigraph.commit.door import Door
+from omnigraph.commit.committer import Committer
 from omnigraph.errors import SymlinkInGraph
-from omnigraph.maintenance.cleanup.floors import Floors
 from omnigraph.maintenance.cleanup.policy import Policy
-from omnigraph.storage import lancefs, listing, nofollow
-from omnigraph.storage.incarnations import resets
+from omnigraph.maintenance.cleanup.retained_versions import Floors
+from omnigraph.storage.files.references import Folder, Line
+from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import STAGING, TABLE_FOLDERS, TABLE_NAME, Location
-from omnigraph.storage.listing import StoredFile, folders, listed
-from omnigraph.storage.manifest import Manifest, quote
-from omnigraph.storage.records import Record
-from omnigraph.storage.references import Folder, Line
+from omnigraph.storage.manifest.incarnations import resets
+from omnigraph.storage.manifest.records import Record
+from omnigraph.storage.manifest.table import Manifest, quote
+from omnigraph.storage.objects import listing, nofollow
+from omnigraph.storage.objects.listing import StoredFile, folders, listed
 
 _OWNER = "owner.json"
 NEVER_PUBLISHED = frozenset({"never_published", "abandoned"})
@@ -60,7 +61,7 @@ def table_of(folder: str) -> str:
 
 
 def fork_goes(
-    door: Door, folder: Folder, line: Line, floors: Floors, policy: Policy, *, now_s: float, is_tagged: bool
+    committer: Committer, folder: Folder, line: Line, floors: Floors, policy: Policy, *, now_s: float, is_tagged: bool
 ) -> str | None:
     """Why a fork may go; None if it stays."""
     fork = line.fork
@@ -70,7 +71,7 @@ def fork_goes(
     if branch is None:
         return (
             None
-            if _is_kept_after_reset(door.manifest, fork.partition("-")[0], floors, policy, now_s)
+            if _is_kept_after_reset(committer.manifest, fork.partition("-")[0], floors, policy, now_s)
             else "branch_gone"
         )
     head, table = floors.heads[branch], table_of(folder.path)
@@ -78,7 +79,7 @@ def fork_goes(
     if pin is not None and pin.owned_by(head.incarnation, is_main=head.is_main) and pin.fork is not None:
         return "never_published"
     if pin is None:
-        own = [d for d in drops_of(door.manifest, table, floors) if d.record.incarnation == head.incarnation]
+        own = [d for d in drops_of(committer.manifest, table, floors) if d.record.incarnation == head.incarnation]
         return "dropped_type" if own and _long_enough(own[0], policy, now_s) else None
     changed_s = max((f.modified_s for f in _of_line(folder, line)), default=None)
     return "abandoned" if changed_s is None or now_s - changed_s >= policy.orphans_older_than_s else None
@@ -103,11 +104,11 @@ def _of_line(folder: Folder, line: Line) -> Iterator[Any]:
         yield mention
 
 
-def folder_goes(door: Door, folder: Folder, floors: Floors, policy: Policy, *, now_s: float) -> str | None:
+def folder_goes(committer: Committer, folder: Folder, floors: Floors, policy: Policy, *, now_s: float) -> str | None:
     """Why a whole table folder may go; None if it stays. Only for a folder that no live branch stands on, and of which
     no version is tagged.
     """
-    drops = drops_of(door.manifest, table_of(folder.path), floors)
+    drops = drops_of(committer.manifest, table_of(folder.path), floors)
     if drops:
         # What a branch that is gone has dropped was its own affair, unless nobody else ever had it.
         of_live = [d for d in drops if d.commits_since is not None]
@@ -137,7 +138,7 @@ def _read_drops(manifest: Manifest, table: str, floors: Floors) -> list[Drop]:
     found = [r for head in floors.heads.values() for r in head.recent if table in r.delta and r.delta[table] is None]
     ended = quote(f'"{table}":null')
     where = f"kind = 'commit' AND contains(body, {ended})"
-    with lancefs.reading("looking for the end of a type in the manifest"):
+    with lance_api.reading("looking for the end of a type in the manifest"):
         bodies = manifest.table().to_table(columns=["body"], filter=where)["body"].to_pylist()
     rows = map(Record.loads, bodies)
     found += [r for r in rows if table in r.delta and r.delta[table] is None]

@@ -22,9 +22,8 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnigraph.commit.door import Door
-from omnigraph.maintenance.cleanup.floors import Floors, Place
-from omnigraph.maintenance.cleanup.inflight import InFlight
+from omnigraph.commit.committer import Committer
+from omnigraph.maintenance.cleanup.in_flight import InFlight
 from omnigraph.maintenance.cleanup.orphans import (
     NEVER_PUBLISHED,
     Staged,
@@ -35,10 +34,11 @@ from omnigraph.maintenance.cleanup.orphans import (
     table_of,
 )
 from omnigraph.maintenance.cleanup.policy import Policy, Rule
+from omnigraph.maintenance.cleanup.retained_versions import Floors, Place
+from omnigraph.storage.files.references import File, Folder, Line, References, folder_of, read_references, read_tags
 from omnigraph.storage.layout import MANIFEST
-from omnigraph.storage.listing import listed
-from omnigraph.storage.records import MAIN
-from omnigraph.storage.references import File, Folder, Line, References, folder_of, read_references, read_tags
+from omnigraph.storage.manifest.records import MAIN
+from omnigraph.storage.objects.listing import listed
 
 MANIFEST_ORPHANS_MIN_S = 30 * 86_400.0
 """Rows are appended to the manifest, and folded, in single calls that no ticket covers to their end: a process that was
@@ -148,7 +148,7 @@ class CleanupPlan:
 class Facts:
     """What planning a folder rests on, beside the folder itself."""
 
-    door: Door
+    committer: Committer
     floors: Floors
     policy: Policy
     now_s: float
@@ -160,7 +160,7 @@ class Facts:
 
 
 def plan_folder(facts: Facts, path: str) -> TablePlan:
-    location = facts.door.manifest.location
+    location = facts.committer.manifest.location
     folder = folder_of(path, ((f.path, f.size, f.modified_s) for f in listed(location, path)))
     key = facts.keys.get(table_of(path), path)
     if path == MANIFEST:
@@ -189,7 +189,7 @@ def plan_folder(facts: Facts, path: str) -> TablePlan:
 
 
 def _fork_goes(facts: Facts, folder: Folder, line: Line, *, is_tagged: bool) -> str | None:
-    why = fork_goes(facts.door, folder, line, facts.floors, facts.policy, now_s=facts.now_s, is_tagged=is_tagged)
+    why = fork_goes(facts.committer, folder, line, facts.floors, facts.policy, now_s=facts.now_s, is_tagged=is_tagged)
     return None if why in NEVER_PUBLISHED and facts.in_flight.writes(table_of(folder.path)) else why
 
 
@@ -233,7 +233,7 @@ def _references(facts: Facts, folder: Folder, plan: TablePlan, leaving: Mapping[
         where = f"{folder.path}/{line.path}".rstrip("/")
         leaves = frozenset(line.versions) if line.path in leaving else going.get(where, frozenset())
         read_references(
-            facts.door.manifest.location,
+            facts.committer.manifest.location,
             folder,
             line,
             going=leaves,
@@ -282,13 +282,13 @@ def _may_go(facts: Facts, folder: Folder, file: File) -> bool:
 
 
 def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
-    location = facts.door.manifest.location
-    manifest = facts.door.manifest
+    location = facts.committer.manifest.location
+    manifest = facts.committer.manifest
     drops = drops_of(manifest, table_of(folder.path), facts.floors)
     key = (key_before_drop(manifest, table_of(folder.path), drops[0]) if drops else None) or folder.path
     # A tag of Lance is somebody's wish to keep a version, and a fork of a table needs the table.
     tags = read_tags(location, folder) if folder.lines[""].versions else {}
-    why = folder_goes(facts.door, folder, facts.floors, facts.policy, now_s=facts.now_s)
+    why = folder_goes(facts.committer, folder, facts.floors, facts.policy, now_s=facts.now_s)
     if why is None or (why in NEVER_PUBLISHED and facts.in_flight.is_any):
         return TablePlan(key, folder.path)
     if folder.tags:
@@ -315,7 +315,7 @@ def _plan_manifest(facts: Facts, folder: Folder) -> TablePlan:
     line = folder.lines[""]
     rule = facts.policy.rule(MAIN)
     least_s = facts.policy.manifest_older_than_s
-    tags = read_tags(facts.door.manifest.location, folder)
+    tags = read_tags(facts.committer.manifest.location, folder)
     going: dict[int, File] = {}
     superseded_s: float | None = None
     for rank, version in enumerate(sorted(line.versions, reverse=True)):

@@ -28,8 +28,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from omnigraph.arguments import mapping, number
-from omnigraph.commit.stage import PREPARED_MOST_S
-from omnigraph.durations import duration_text, seconds_of
+from omnigraph.commit.operation import PREPARED_MOST_S
+from omnigraph.config.durations import duration_text, seconds_of
 from omnigraph.errors import FileUnreadable, UsageError
 
 ORPHANS_S = 7 * 86_400.0

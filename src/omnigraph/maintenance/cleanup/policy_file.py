@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from omnigraph.durations import DURATION_FORM, duration_text, parse_duration
+from omnigraph.config.durations import DURATION_FORM, duration_text, parse_duration
+from omnigraph.config.yaml import Entry, Text, Value, parse_yaml
 from omnigraph.errors import PolicyFileError
 from omnigraph.language.schema.source import Place
 from omnigraph.maintenance.cleanup.policy import (
@@ -20,9 +21,8 @@ from omnigraph.maintenance.cleanup.policy import (
     Policy,
     Rule,
 )
-from omnigraph.maintenance.policy import SECTIONS
-from omnigraph.pipeline.file_yaml import Entry, Text, Value, parse_yaml
-from omnigraph.write.problems import nearest
+from omnigraph.maintenance.maintain.policy import SECTIONS
+from omnigraph.write.violations import nearest
 
 
 class _Text(Text):

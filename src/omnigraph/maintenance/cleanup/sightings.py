@@ -25,9 +25,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from omnigraph.commit import owner
-from omnigraph.storage.control import Control
 from omnigraph.storage.layout import CLEANUP, Location
-from omnigraph.storage.leases import LEASE_MOST_S, Announcement, Lease
+from omnigraph.storage.objects.json_objects import Control
+from omnigraph.storage.objects.leases import LEASE_MOST_S, Announcement, Lease
 
 OBJECT = "sightings"
 ANNOUNCED_MAX_S = 24 * 3600.0

@@ -4,7 +4,7 @@ Before it frees anything cleanup writes a probe, its announcement and a version 
 of them, also if nobody else is at work. If one of these writes meets a full disk nothing has been removed, and the run
 is repeated with more space, from its beginning:
 
-1. reserve   what the graph keeps for this is released (`storage/reserve.py`)
+1. reserve   what the graph keeps for this is released (`storage/objects/reserve.py`)
 2. arrays    then the arrays of queries are removed: derived, and removable at any time without an announcement
 3. parts     in both, an announcement that does not fit leaves tables out, those with the longest ones first. Each of
              them has an error in its row, and goes with the next run, for which this one has made room
@@ -24,9 +24,10 @@ from itertools import accumulate
 from omnigraph.errors import CleanupNeedsSpace, StorageError
 from omnigraph.maintenance.cleanup.document import CleanupResult
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, TablePlan
-from omnigraph.storage import durable, nofollow, reserve
+from omnigraph.storage import durability
 from omnigraph.storage.layout import CACHE, Location
-from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.manifest.table import Manifest
+from omnigraph.storage.objects import nofollow, reserve
 
 LEFT_OUT = "the disk was too full to announce what is to be removed here; run cleanup again"
 NEEDED_MIN_BYTES = 1 << 16
@@ -110,7 +111,7 @@ def _needed_bytes(manifest: Manifest) -> int:
     if not manifest.location.is_local:
         return 0
     try:
-        path = durable.manifest_path(manifest.location.manifest_uri, manifest.table().version)
+        path = durability.manifest_path(manifest.location.manifest_uri, manifest.table().version)
         return NEEDED_MIN_BYTES + 2 * os.path.getsize(path)
     except (OSError, StorageError):
         return NEEDED_MIN_BYTES

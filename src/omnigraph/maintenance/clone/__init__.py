@@ -2,9 +2,9 @@
 
 1. look      one version of the manifest says what there is: the whole history, or one state of it (`plan`). A lease
              keeps cleanup away from every version that is copied. Later commits are not part of the clone
-2. mark      the target says that a clone is being made (`storage/clonemark.py`)
+2. mark      the target says that a clone is being made (`storage/objects/clone_mark.py`)
 3. copy      data files, marks of deleted rows, indices; then the files of versions, rewritten for the new address:
-             absolute addresses of forks name the target (`storage/rebase.py`), or forks become tables (`flatten`)
+             absolute addresses of forks name the target (`storage/files/rebase.py`), or forks become tables (`flatten`)
 4. compare   every file is there with its size; what an earlier, stopped clone has left beside them goes. Checksums that
              the source's commits record hold for the clone; those of rewritten files are added
 5. publish   the manifest's data, and last of all its version, create-only: this is the moment at which the clone is a
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.commit import owner
-from omnigraph.commit.door import Door
+from omnigraph.commit.committer import Committer
 from omnigraph.errors import GraphExists, NewerFormat, NotAvailable, StorageError, UsageError, VersionReclaimed
 from omnigraph.maintenance.clone.copying import Copied, copy_all
 from omnigraph.maintenance.clone.plan import (
@@ -44,21 +44,22 @@ from omnigraph.maintenance.clone.plan import (
 from omnigraph.maintenance.clone.state import carried_checksums, publish_state
 from omnigraph.maintenance.clone.transfer import Transfer
 from omnigraph.maintenance.verify import VerifyOptions, VerifyResult, verify
-from omnigraph.maintenance.verify.scope import StillManifest
-from omnigraph.pipeline.engine import Engines
-from omnigraph.pipeline.leased import TRIES_MAX, leased
-from omnigraph.pipeline.progress import Silent, Watcher
-from omnigraph.storage import clonemark, conditional, durable, leases, nofollow, reserve
-from omnigraph.storage.checksums import Packed, merge, pack
-from omnigraph.storage.create import graph_exists, manifest_with_checksums
+from omnigraph.maintenance.verify.scope import FrozenManifest
+from omnigraph.pipeline.snapshot_lease import TRIES_MAX, leased
+from omnigraph.storage import durability
+from omnigraph.storage.files.checksums import Packed, merge, pack
+from omnigraph.storage.files.rebase import read_version
 from omnigraph.storage.layout import CLEANUP, CLONE, MANIFEST, Location, locate
-from omnigraph.storage.listing import children
-from omnigraph.storage.manifest import FORMAT, FORMAT_MAX, Manifest
-from omnigraph.storage.rebase import read_version
-from omnigraph.storage.records import MAIN
+from omnigraph.storage.manifest.create import graph_exists, manifest_with_checksums
+from omnigraph.storage.manifest.records import MAIN
+from omnigraph.storage.manifest.table import FORMAT, FORMAT_MAX, Manifest
+from omnigraph.storage.objects import clone_mark, conditional_put, leases, nofollow, reserve
+from omnigraph.storage.objects.listing import children
+from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.progress import Silent, Watcher
 
 if TYPE_CHECKING:
-    from omnigraph.snapshot import AsOf, Snapshot
+    from omnigraph.graph.snapshot import AsOf, Snapshot
 
 Depth = Literal["quick", "full", "none"]
 
@@ -153,8 +154,8 @@ class _Run:
     def state(
         self, depth: Depth, branch: str, commit: str | None, as_of: AsOf | None, actor: str | None
     ) -> CloneResult:
-        door = Door(Manifest(self.source))
-        with leased(door, branch, commit=commit, as_of=as_of) as snapshot:
+        committer = Committer(Manifest(self.source))
+        with leased(committer, branch, commit=commit, as_of=as_of) as snapshot:
             pins = snapshot.view.pins
             plan = copy_plan(self.source, state_tables(self.source, pins.values()), is_flattened=True)
             if plan.missing:
@@ -162,7 +163,7 @@ class _Run:
                 raise StorageError(doing=f"cloning {snapshot.commit}", detail=detail)
             with self._marked():
                 copied = copy_all(self.transfer, CopyPlan((), (), ()), plan, watcher=self.watcher)
-                carried = carried_checksums(door.manifest, plan.files)
+                carried = carried_checksums(committer.manifest, plan.files)
                 publish_state(self.target, snapshot, actor=actor, checksums=merge(carried, pack(copied.crcs)))
         return self._result(depth, plan, copied, tables=len(pins), snapshot=snapshot)
 
@@ -170,13 +171,13 @@ class _Run:
         """An earlier call has published the clone and was stopped before its end."""
         with self._marked():
             pass
-        tables = len({pin.root for pin in highest_pins(StillManifest(self.target)).values()})
+        tables = len({pin.root for pin in highest_pins(FrozenManifest(self.target)).values()})
         return self._result(depth, CopyPlan((), (), ()), Copied(), tables=tables)
 
     def _leased_history(self, stack: ExitStack) -> tuple[int, bytes, CopyPlan, int]:
         """One version of the manifest with its bytes, and what it stands on, which stays until the stack is left."""
         for turn in range(1, TRIES_MAX + 1):
-            manifest = StillManifest(self.source)
+            manifest = FrozenManifest(self.source)
             version = int(manifest.table().version)
             stored = read_version(self.source, _version_path(version))
             highest = highest_pins(manifest)
@@ -201,7 +202,7 @@ class _Run:
 
     @contextmanager
     def _marked(self) -> Iterator[None]:
-        with clonemark.marked(self.target, self.source.uri, owner=owner.myself(), is_gone=owner.is_gone):
+        with clone_mark.marked(self.target, self.source.uri, owner=owner.myself(), is_gone=owner.is_gone):
             yield
 
     def _publish(self, version: int, raw: bytes, checksums: Packed) -> None:
@@ -212,7 +213,7 @@ class _Run:
             for path, body in files.items():
                 self.transfer.put(path, body)
         if self.target.is_local:
-            durable.sync_tree(self.target.manifest_uri)
+            durability.sync_tree(self.target.manifest_uri)
         if children(self.target, f"{MANIFEST}/_versions")[0]:
             raise GraphExists(uri=self.target.uri)
         try:
@@ -222,7 +223,7 @@ class _Run:
             if stored is None or stored.raw != raw:
                 raise GraphExists(uri=self.target.uri) from error
         if self.target.is_local:
-            durable.sync_tree(self.target.manifest_uri, above=2)
+            durability.sync_tree(self.target.manifest_uri, above=2)
 
     def _result(
         self, depth: Depth, plan: CopyPlan, copied: Copied, *, tables: int, snapshot: Snapshot | None = None
@@ -230,8 +231,11 @@ class _Run:
         reserve.keep(self.target)
         verified: VerifyResult | None = None
         if depth != "none":
-            door, options = Door(Manifest(self.target)), VerifyOptions(quick=depth == "quick", full=depth == "full")
-            verified = verify(door, Engines(watcher=self.watcher), options)
+            committer, options = (
+                Committer(Manifest(self.target)),
+                VerifyOptions(quick=depth == "quick", full=depth == "full"),
+            )
+            verified = verify(committer, Engines(watcher=self.watcher), options)
         return CloneResult(
             source=self.source.uri,
             target=self.target.uri,
@@ -247,7 +251,7 @@ class _Run:
 
 
 def _version_path(version: int) -> str:
-    return durable.manifest_path(MANIFEST, version)
+    return durability.manifest_path(MANIFEST, version)
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -272,7 +276,7 @@ def _require_clonable(source: Location) -> None:
 def _is_published(source: Location, target: Location) -> bool:
     """Whether a clone of this source is there that only has its mark left. Refuse a target that is not free."""
     nofollow.require_layout(target)
-    unfinished = clonemark.unfinished(target)
+    unfinished = clone_mark.unfinished(target)
     if unfinished is not None and unfinished.fields["source"] != source.uri:
         raise unfinished
     if graph_exists(target):
@@ -282,8 +286,8 @@ def _is_published(source: Location, target: Location) -> bool:
     if unfinished is None:
         _require_empty(target)
     if target.is_local:
-        conditional.require_hard_links(target)
-    conditional.require_conditional(target)
+        conditional_put.require_hard_links(target)
+    conditional_put.require_conditional(target)
     return False
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.clone.plan import CopiedFile, CopyPlan
 from omnigraph.maintenance.clone.transfer import Transfer
-from omnigraph.maintenance.together import together
-from omnigraph.pipeline.progress import Watcher
-from omnigraph.storage import durable
+from omnigraph.maintenance.concurrency import map_threads
+from omnigraph.storage import durability
 from omnigraph.storage.layout import MANIFEST, TABLE_FOLDERS, Location
-from omnigraph.storage.listing import listed
-from omnigraph.storage.removal import remove, remove_folders
+from omnigraph.storage.objects.listing import listed
+from omnigraph.storage.objects.removal import remove, remove_folders
+from omnigraph.tasks.progress import Watcher
 
 _FOLDERS = (*TABLE_FOLDERS.values(), MANIFEST)
 
@@ -43,12 +43,12 @@ def copy_all(transfer: Transfer, *plans: CopyPlan, watcher: Watcher) -> Copied:
     copied = _copy_files(transfer, todo, watcher)
     versions = [version for plan in plans for version in plan.versions]
     watcher.stage("writing versions", tasks=len(versions))
-    written = list(together(_remote(transfer), transfer.version, versions))
+    written = list(map_threads(_remote(transfer), transfer.version, versions))
     expected = {file.target: file.size for file in files} | {version.path: version.size for version in written}
     _require_whole(transfer.target, expected)
     if transfer.target.is_local:
         for folder in _FOLDERS:
-            durable.sync_tree(transfer.target.join(folder))
+            durability.sync_tree(transfer.target.join(folder))
     return Copied(
         files=len(expected),
         bytes=sum(expected.values()),
@@ -64,7 +64,7 @@ def _copy_files(transfer: Transfer, files: list[CopiedFile], watcher: Watcher) -
     size_bytes = 0
     watcher.stage("copying", tasks=len(files))
     for number, (file, how) in enumerate(
-        zip(files, together(_remote(transfer), transfer.file, files), strict=True), start=1
+        zip(files, map_threads(_remote(transfer), transfer.file, files), strict=True), start=1
     ):
         counts[how] += 1
         size_bytes += file.size

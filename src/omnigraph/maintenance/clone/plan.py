@@ -4,8 +4,8 @@ Whole history: for every line of versions (a root table, a fork) that a commit o
 pins, all versions up to the highest pin. What lies above belongs to writers that are at work, lines that nothing pins
 to writers that died: both are left out, and so are control objects. Files keep their places.
 
-One state: of every table the one version that the state pins, as the only version of a root table (`storage/flatten`).
-Files of forks go to the place that they would have in the root table.
+One state: of every table the one version that the state pins, as the only version of a root table
+(`storage/lance/flatten`). Files of forks go to the place that they would have in the root table.
 
 A plan names only files that were listed. What a version needs and nobody has listed is `missing`: the graph is damaged.
 """
@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import StorageError
+from omnigraph.storage.files.references import File, Folder, Line, folder_of, needed_keys, read_tags
+from omnigraph.storage.files.version_file import NotUnderstood
 from omnigraph.storage.layout import MANIFEST, Location
-from omnigraph.storage.listing import listed
-from omnigraph.storage.records import Pin, Record
-from omnigraph.storage.references import File, Folder, Line, folder_of, needed_keys, read_tags
-from omnigraph.storage.versionfile import NotUnderstood
+from omnigraph.storage.manifest.records import Pin, Record
+from omnigraph.storage.objects.listing import listed
 
 if TYPE_CHECKING:
-    from omnigraph.storage.manifest import Manifest
+    from omnigraph.storage.manifest.table import Manifest
 
 _INDEX = "_indices/"
 

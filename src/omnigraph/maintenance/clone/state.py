@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 from omnigraph.commit.actor import checked_actor
 from omnigraph.maintenance.clone.plan import CopiedFile
 from omnigraph.maintenance.verify.history import check_manifest
-from omnigraph.maintenance.verify.scope import StillManifest
-from omnigraph.storage.checksums import Packed, pack
-from omnigraph.storage.create import publish_manifest
+from omnigraph.maintenance.verify.scope import FrozenManifest
+from omnigraph.storage.files.checksums import Packed, pack
 from omnigraph.storage.layout import Location
-from omnigraph.storage.manifest import Manifest, fresh_incarnation
-from omnigraph.storage.records import MAIN, Head, Record
+from omnigraph.storage.manifest.create import publish_manifest
+from omnigraph.storage.manifest.records import MAIN, Head, Record
+from omnigraph.storage.manifest.table import Manifest, fresh_incarnation
 from omnigraph.storage.ulids import new_ulid
 
 if TYPE_CHECKING:
-    from omnigraph.snapshot import Snapshot
+    from omnigraph.graph.snapshot import Snapshot
 
 
 def carried_checksums(manifest: Manifest, files: Iterable[CopiedFile]) -> Packed:
     """What records of the source say of copied files, under the paths that these have in the clone."""
-    still = StillManifest(manifest.location)
+    still = FrozenManifest(manifest.location)
     known = check_manifest(still, []).checksums
     return "".join(pack({file.target: crc}) for file in files for crc in known.expected(file.source))
 

@@ -24,12 +24,12 @@ from typing import Any, Literal
 
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.clone.plan import CopiedFile, CopiedVersion
-from omnigraph.storage import durable
-from omnigraph.storage.flatten import flattened
+from omnigraph.storage import durability
+from omnigraph.storage.files.rebase import read_version, rebased
+from omnigraph.storage.files.version_file import NotUnderstood
+from omnigraph.storage.lance.flatten import flattened
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects import bucket_and_key, open_bucket, open_store
-from omnigraph.storage.rebase import read_version, rebased
-from omnigraph.storage.versionfile import NotUnderstood
+from omnigraph.storage.objects.control_objects import bucket_and_key, open_bucket, open_store
 
 PIECE_BYTES = 8 << 20
 PIECES_MAX = 9_000
@@ -114,7 +114,7 @@ class Transfer:
         with open(path, "xb") as out:
             for piece in self._pieces(file):
                 out.write(piece)
-        durable.sync_files([path])
+        durability.sync_files([path])
         return "copied"
 
     def _pieces(self, file: CopiedFile) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from omnigraph.maintenance.optimize.model import Bin
-from omnigraph.storage.facts import Fragment
+from omnigraph.storage.lance.fragment_stats import Fragment
 
 FULL_BYTES = 256 << 20
 """A fragment of so many bytes is not merged with others, however few rows it has."""

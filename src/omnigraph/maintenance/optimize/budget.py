@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from omnigraph.index.segments import IndexPlan
 from omnigraph.maintenance.optimize.bins import bin_of
 from omnigraph.maintenance.optimize.model import Bin, OptimizeOptions, TablePlan
-from omnigraph.storage.facts import Fragment
+from omnigraph.storage.lance.fragment_stats import Fragment
 
 
 @dataclass

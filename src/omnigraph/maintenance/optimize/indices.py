@@ -36,12 +36,13 @@ from omnigraph.index.declared import DeclaredIndex, declared
 from omnigraph.index.segments import IndexPlan, Layout, plan_index, plan_new
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.optimize.model import PendingIndex
-from omnigraph.storage import durable, nofollow
-from omnigraph.storage.indices import BuiltIndex, Segment, field_ids, segment_folder
+from omnigraph.storage import durability
+from omnigraph.storage.lance.indices import BuiltIndex, Segment, field_ids, segment_folder
+from omnigraph.storage.lance.tables import name_of
 from omnigraph.storage.layout import Location
-from omnigraph.storage.listing import listed
-from omnigraph.storage.records import Pin
-from omnigraph.storage.table import name_of
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.storage.objects import nofollow
+from omnigraph.storage.objects.listing import listed
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -50,7 +51,7 @@ ASKED = "it was asked for"
 MISSING = "its files are missing"
 CUT = "its files are cut short or overwritten"
 UNREADABLE = "it can't be read"
-HOMELESS = "the property that it is over is gone"
+PROPERTY_REMOVED = "the property that it is over is gone"
 
 
 def built_anew(
@@ -59,7 +60,7 @@ def built_anew(
     """Indices by name that are built anew without a look at the old ones, and why; `every` if that was asked for."""
     asked = dict.fromkeys((b.name for b in built), ASKED) if every else {}
     fields = field_ids(table)
-    homeless = dict.fromkeys((b.name for b in built if not fields.issuperset(b.fields)), HOMELESS)
+    homeless = dict.fromkeys((b.name for b in built if not fields.issuperset(b.fields)), PROPERTY_REMOVED)
     return asked | damaged(location, pin, table, built) | homeless
 
 
@@ -86,7 +87,7 @@ def _look_here(location: Location, segments: Mapping[str, tuple[str, Segment]]) 
         try:
             nofollow.require_path(location, folder)
             with os.scandir(path) as entries:
-                sizes = [durable.closed_size(e.path) for e in entries if e.is_file(follow_symlinks=False)]
+                sizes = [durability.closed_size(e.path) for e in entries if e.is_file(follow_symlinks=False)]
         except (FileNotFoundError, NotADirectoryError):
             sizes = []
         except OSError as error:
@@ -117,7 +118,7 @@ def _rebuilt(
     found = plan_index(built, layout, property=of, whole=why)
     assert found is not None, "an index has segments, and all of them go"
     found = replace(found, reason=why, unusable=why != ASKED)
-    if why == HOMELESS:
+    if why == PROPERTY_REMOVED:
         return replace(found, action="drop", property=built.name, build=(), rows=0), None
     if not built.kind.startswith("IVF"):
         return found, None

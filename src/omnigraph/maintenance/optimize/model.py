@@ -12,12 +12,12 @@ import orjson
 from omnigraph.errors import PlanUnusable, UsageError
 from omnigraph.index.segments import IndexPlan
 from omnigraph.language import identifiers as form
-from omnigraph.maintenance.together import default_concurrency
-from omnigraph.storage.edit import ROWS_PER_FRAGMENT
-from omnigraph.storage.records import Pin
+from omnigraph.maintenance.concurrency import default_concurrency
+from omnigraph.storage.lance.edits import ROWS_PER_FRAGMENT
+from omnigraph.storage.manifest.records import Pin
 
 if TYPE_CHECKING:
-    from omnigraph.results import CommitInfo
+    from omnigraph.graph.results import CommitInfo
 
 MANIFEST_KEY = "__manifest"
 DRIFT = "DriftNeedsRepair"

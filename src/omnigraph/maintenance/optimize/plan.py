@@ -18,19 +18,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from omnigraph.commit.stage import View
+from omnigraph.commit.operation import View
 from omnigraph.errors import GraphMoved, OmnigraphError, UsageError
 from omnigraph.index.declared import declared
-from omnigraph.index.segments import (
-    IndexPlan,
-    Layout,
-    broken_by,
-    crossings,
-    homes,
-    not_worth_keeping,
-    with_planned,
-)
+from omnigraph.index.segments import IndexPlan, Layout, broken_by, crossings, homes, not_worth_keeping, with_planned
 from omnigraph.language.schema.model import EntityType
+from omnigraph.maintenance.concurrency import map_threads
 from omnigraph.maintenance.drift import drift_of, published
 from omnigraph.maintenance.optimize.bins import plan_bins
 from omnigraph.maintenance.optimize.budget import Draft, fitted
@@ -44,12 +37,11 @@ from omnigraph.maintenance.optimize.model import (
     TablePlan,
     chosen,
 )
-from omnigraph.maintenance.together import together
-from omnigraph.storage import facts, lancefs
-from omnigraph.storage.facts import Fragment
-from omnigraph.storage.indices import built_indices, fragment_reuse
-from omnigraph.storage.rewrite import first_new_id
-from omnigraph.storage.sidecars import blob_bytes
+from omnigraph.storage.files.blob_files import blob_bytes
+from omnigraph.storage.lance import fragment_stats, lance_api
+from omnigraph.storage.lance.fragment_stats import Fragment
+from omnigraph.storage.lance.indices import built_indices, fragment_reuse
+from omnigraph.storage.lance.rewrite import first_new_id
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -62,7 +54,7 @@ def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
         raise UsageError(detail=detail)
     wanted = chosen(view.table_keys, options.tables)
     types = sorted((view.schema.by_id[t] for t in wanted), key=lambda t: (t.kind != "node", t.name))
-    each = partial(together, view.tables.location, at_once=options.concurrency)
+    each = partial(map_threads, view.tables.location, at_once=options.concurrency)
     drafts = list(each(lambda t: _draft(view, t, options), types))
     if options.max_bytes is None and options.max_rows is None:
         tables = list(each(lambda draft: _finished(view, draft, draft.plan.bins, options), drafts))
@@ -114,10 +106,10 @@ def _rewrites(view: View, t: EntityType, options: OptimizeOptions) -> Draft:
     pin = view.pins[t.id]
     table = published(view, t.id)
     drift = drift_of(view, t.id)
-    with lancefs.reading(f"planning {t.key}"):
+    with lance_api.reading(f"planning {t.key}"):
         beside = blob_bytes(view.tables.location, pin, table) if _has_blobs(t) else {}
-        fragments = facts.fragments_of(table, beside)
-        stale = facts.stale_settings(table)
+        fragments = fragment_stats.fragments_of(table, beside)
+        stale = fragment_stats.stale_settings(table)
         in_window = not table.has_stable_row_ids and fragment_reuse(table) is not None
         indexes: tuple[IndexPlan, ...] = ()
         pending: tuple[PendingIndex, ...] = ()
@@ -134,7 +126,7 @@ def _rewrites(view: View, t: EntityType, options: OptimizeOptions) -> Draft:
         fragments=len(fragments),
         rows=sum(f.rows for f in fragments),
         bytes=sum(f.size_bytes for f in fragments),
-        blob_bytes=facts.blobs_of(table, beside),
+        blob_bytes=fragment_stats.blobs_of(table, beside),
         bins=bins,
         indexes=indexes,
         pending_indexes=pending,
@@ -205,7 +197,7 @@ def _with_indexes(view: View, t: EntityType, draft: Draft, bins: Sequence[Bin], 
     """Step 4."""
     table, begun, fragments = view.open(t), draft.plan, draft.fragments
     indexes, pending = begun.indexes, begun.pending_indexes
-    with lancefs.reading(f"planning {t.key}"):
+    with lance_api.reading(f"planning {t.key}"):
         built = built_indices(table)
         anew = built_anew(view.tables.location, begun.pin, table, built, every=options.rebuild_indexes)
         if not begun.deferred:
@@ -225,7 +217,7 @@ def _with_indexes(view: View, t: EntityType, draft: Draft, bins: Sequence[Bin], 
 
 
 def layout_of(table: LanceDataset, fragments: Sequence[Fragment], bins: Sequence[Bin]) -> Layout:
-    ids = facts.RowIds(table)
+    ids = fragment_stats.RowIds(table)
     gone = {number for one in bins for number in one.fragments}
     rows = {f.id: f.rows for f in fragments if f.id not in gone}
     return Layout(
@@ -236,5 +228,5 @@ def layout_of(table: LanceDataset, fragments: Sequence[Fragment], bins: Sequence
         stable=bool(table.has_stable_row_ids),
         row_ids=ids.row_ids,
         span=ids.span,
-        created=lambda number: facts.lowest_created(table, number),
+        created=lambda number: fragment_stats.lowest_created(table, number),
     )

@@ -18,22 +18,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.commit.stage import View, work_on
+from omnigraph.commit.operation import View, work_on
 from omnigraph.errors import OmnigraphError
 from omnigraph.index.segments import IndexPlan
-from omnigraph.maintenance.optimize import work
+from omnigraph.maintenance.optimize import tasks as work
 from omnigraph.maintenance.optimize.model import PendingIndex, TablePlan
-from omnigraph.pipeline.bulk.staging import Staging, new_staging
-from omnigraph.pipeline.runner import Runner
-from omnigraph.storage import lancefs
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.rewrite import Group, Replayer, private_version, remove_detached
 from omnigraph.storage.layout import Location
-from omnigraph.storage.records import Pin
-from omnigraph.storage.rewrite import Group, Replayer, private_version, remove_detached
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.tasks.runner import Runner
+from omnigraph.tasks.staging import Staging, new_staging
 
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-WORK = "omnigraph.maintenance.optimize.work"
+WORK = "omnigraph.maintenance.optimize.tasks"
 
 
 @dataclass
@@ -115,7 +115,7 @@ class Preparation:
 
     def _begun(self, plan: TablePlan) -> Ready | None:
         t = self._view.schema.by_id[plan.table]
-        with self._isolated(plan.table), lancefs.reading(f"preparing {plan.table_key}"):
+        with self._isolated(plan.table), lance_api.reading(f"preparing {plan.table_key}"):
             pin, handle, _ = work_on(self._view, t)
             ready = Ready(plan=plan, source=self._view.pins[t.id], pin=pin, then=handle, private=handle)
             self._begun_with.append(ready)

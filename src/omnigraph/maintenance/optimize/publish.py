@@ -21,16 +21,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.commit.stage import LaterStep, Prepared, TableWork, Unstamped, View
+from omnigraph.commit.operation import LaterStep, Prepared, TableWork, Unstamped, View
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.optimize.prepare import Ready
-from omnigraph.storage import facts
-from omnigraph.storage.edit import added_files
-from omnigraph.storage.history import steps_above
-from omnigraph.storage.indices import built_indices, exchange_segments, field_ids, segment_files
-from omnigraph.storage.leases import Held
-from omnigraph.storage.records import Pin
-from omnigraph.storage.rewrite import (
+from omnigraph.storage.lance import fragment_stats
+from omnigraph.storage.lance.edits import added_files
+from omnigraph.storage.lance.indices import built_indices, exchange_segments, field_ids, segment_files
+from omnigraph.storage.lance.rewrite import (
     DEFERRED,
     Exchange,
     Replayer,
@@ -39,6 +36,9 @@ from omnigraph.storage.rewrite import (
     commit_of,
     untouched,
 )
+from omnigraph.storage.lance.transactions import steps_above
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.storage.objects.leases import Held
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -243,7 +243,7 @@ def _steps(
 ) -> list[LaterStep]:
     steps: list[LaterStep] = []
     if ready.plan.stale_config:
-        steps.append(LaterStep(lambda table: facts.unset(table, ready.plan.stale_config), files=()))
+        steps.append(LaterStep(lambda table: fragment_stats.unset(table, ready.plan.stale_config), files=()))
     drained = ready.plan.drain
     if segments or removed or drained:
         version = int(ready.then.version)

@@ -23,12 +23,12 @@ from dataclasses import replace
 
 from omnigraph.commit import owner
 from omnigraph.commit.backoff import write_timeout_s
-from omnigraph.commit.door import Door
-from omnigraph.commit.migrate import require_current
+from omnigraph.commit.committer import Committer
+from omnigraph.commit.operation import View
 from omnigraph.commit.request import Outcome, Request
-from omnigraph.commit.stage import View
 from omnigraph.errors import VersionReclaimed
-from omnigraph.maintenance.optimize.applied import planned_view, still_standing
+from omnigraph.graph.results import CommitInfo
+from omnigraph.legacy.migrate import require_current
 from omnigraph.maintenance.optimize.indices import coverage_of
 from omnigraph.maintenance.optimize.model import (
     CHANGED_MEANWHILE,
@@ -44,12 +44,13 @@ from omnigraph.maintenance.optimize.model import (
 from omnigraph.maintenance.optimize.plan import plan
 from omnigraph.maintenance.optimize.prepare import Preparation, Ready
 from omnigraph.maintenance.optimize.publish import Done, PublishOptimized
+from omnigraph.maintenance.optimize.saved_plan import planned_view, still_standing
 from omnigraph.maintenance.recover import pending, recover
-from omnigraph.pipeline.engine import Engines
-from omnigraph.results import CommitInfo
-from omnigraph.storage import facts, leases, reserve
-from omnigraph.storage.indices import built_indices
-from omnigraph.storage.sidecars import blob_bytes
+from omnigraph.storage.files.blob_files import blob_bytes
+from omnigraph.storage.lance import fragment_stats
+from omnigraph.storage.lance.indices import built_indices
+from omnigraph.storage.objects import leases, reserve
+from omnigraph.tasks.engine import Engines
 
 ACTOR = "omnigraph:optimize"
 ROUNDS_MAX = 3
@@ -59,8 +60,8 @@ COMMITS_FAILED = "the store failed at each try to commit it; the published state
 class Optimize:
     """One run on one branch."""
 
-    def __init__(self, door: Door, engines: Engines, *, branch: str, engine: str | None) -> None:
-        self._door = door
+    def __init__(self, committer: Committer, engines: Engines, *, branch: str, engine: str | None) -> None:
+        self._committer = committer
         self._engines = engines
         self._branch = branch
         self._engine = engine
@@ -79,10 +80,10 @@ class Optimize:
         """`given` is a plan from before: exactly that is done, as far as it still stands, or StaleView says why not."""
         began = time.monotonic()
         deadline = None if options.max_time_s is None else began + options.max_time_s
-        with self._door.lock:
-            require_current(self._door.manifest, observe=self._door.observe)
-        if any(p.branch == self._branch for p in pending(self._door)):
-            recover(self._door, wait_s=write_timeout_s())
+        with self._committer.mutex:
+            require_current(self._committer.manifest, observe=self._committer.observe)
+        if any(p.branch == self._branch for p in pending(self._committer)):
+            recover(self._committer, wait_s=write_timeout_s())
         view, work = self._planned(options) if given is None else self._applied(given, options)
         again, rounds = self._round(view, work, deadline), 1
         while again and given is None and rounds < ROUNDS_MAX and (deadline is None or time.monotonic() < deadline):
@@ -90,7 +91,7 @@ class Optimize:
             again, rounds = self._round(view, work, deadline), rounds + 1
         self._lost(again, CHANGED_MEANWHILE if given is None else CHANGED_SINCE_PLAN)
         manifest_row = self._manifest_row(began)
-        reserve.keep(self._door.manifest.location)
+        reserve.keep(self._committer.manifest.location)
         return OptimizeResult(
             branch=self._branch,
             tables=(*self._results.values(), manifest_row),
@@ -102,12 +103,12 @@ class Optimize:
         )
 
     def _planned(self, options: OptimizeOptions) -> tuple[View, OptimizePlan]:
-        view = self._door.view(self._branch)
+        view = self._committer.view(self._branch)
         return view, plan(view, options)
 
     def _planned_again(self, tables: set[str], options: OptimizeOptions) -> tuple[View, OptimizePlan]:
         """Step 5, for these tables as far as they still exist, within what is left of the budgets."""
-        view = self._door.view(self._branch)
+        view = self._committer.view(self._branch)
         keys = tuple(view.table_keys[t] for t in sorted(tables) if t in view.pins and t in view.table_keys)
         left = replace(
             options,
@@ -119,7 +120,7 @@ class Optimize:
 
     def _applied(self, given: OptimizePlan, options: OptimizeOptions) -> tuple[View, OptimizePlan]:
         """The state that a plan was made for, and what of it still stands; figures are those of now."""
-        then, now = planned_view(self._door, given), self._door.view(self._branch)
+        then, now = planned_view(self._committer, given), self._committer.view(self._branch)
         work = still_standing(then, now, given)
         for t in work.tables:
             row = _as_it_is(now, t.table, _untouched(t))
@@ -138,7 +139,7 @@ class Optimize:
         self._read_rows += sum(t.read_rows for t in todo)
         runner = self._engines.runner(work_bytes=sum(t.read_bytes for t in todo), requested=self._engine)
         self._used = runner.engine
-        preparation = Preparation(self._door.manifest.location, runner, view)
+        preparation = Preparation(self._committer.manifest.location, runner, view)
         try:
             with self._leased(view, todo) as lease:
                 late = preparation.run(todo, concurrency=work.options.concurrency, deadline=deadline)
@@ -155,7 +156,7 @@ class Optimize:
 
     def _lost(self, tables: set[str], why: str) -> None:
         """What others changed to the last is told, with what is left to do."""
-        view = self._door.view(self._branch) if tables else None
+        view = self._committer.view(self._branch) if tables else None
         for table in tables:
             assert view is not None
             t, row = self._plans[table], self._results[table]
@@ -171,7 +172,7 @@ class Optimize:
     def _leased(self, view: View, todo: Sequence[TablePlan]) -> AbstractContextManager[leases.Held]:
         """Cleanup leaves the versions alone that the work is made from, and the files that it writes."""
         return leases.hold(
-            self._door.manifest.location,
+            self._committer.manifest.location,
             [t.pin for t in todo],
             owner=owner.myself(),
             is_gone=owner.is_gone,
@@ -183,13 +184,13 @@ class Optimize:
     def _publish(self, operation: PublishOptimized) -> Outcome:
         if not operation.ready:
             return Outcome(None, {})
-        return self._door.run(operation, Request(self._branch, actor=ACTOR))
+        return self._committer.run(operation, Request(self._branch, actor=ACTOR))
 
     def _note(
         self, preparation: Preparation, operation: PublishOptimized, outcome: Outcome, late: Sequence[TablePlan]
     ) -> None:
         done: dict[str, Done] = outcome.result or {}
-        view = self._door.view(self._branch)
+        view = self._committer.view(self._branch)
         if outcome.record is not None:
             self._commits.append(CommitInfo.of(outcome.record))
         for table, ready in preparation.ready.items():
@@ -211,12 +212,12 @@ class Optimize:
             )
 
     def _manifest_row(self, began: float) -> TableResult:
-        manifest = self._door.manifest
+        manifest = self._committer.manifest
         table = manifest.table()
-        stale = facts.stale_settings(table)
+        stale = fragment_stats.stale_settings(table)
         if stale:
             manifest.unset(stale)
-        size = sum(f.size_bytes for f in facts.fragments_of(table))
+        size = sum(f.size_bytes for f in fragment_stats.fragments_of(table))
         removed, added = manifest.fold(more_than=1)
         after = manifest.table()
         return TableResult(
@@ -227,7 +228,7 @@ class Optimize:
             manifest_version=int(after.version),
             lance_head_version=int(after.version),
             bytes_before=size,
-            bytes_after=sum(f.size_bytes for f in facts.fragments_of(after)),
+            bytes_after=sum(f.size_bytes for f in fragment_stats.fragments_of(after)),
             seconds=time.monotonic() - began,
         )
 
@@ -286,7 +287,7 @@ def _as_it_is(view: View, table: str, result: TableResult) -> TableResult:
     if result.error is not None and not result.committed:
         return result
     handle = view.open(t)
-    fragments = facts.fragments_of(handle, blob_bytes(view.tables.location, pin, handle))
+    fragments = fragment_stats.fragments_of(handle, blob_bytes(view.tables.location, pin, handle))
     rows = {f.id: f.rows for f in fragments}
     return replace(
         result,

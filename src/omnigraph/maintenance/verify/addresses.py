@@ -21,8 +21,8 @@ from omnigraph.index.reuse import HistoryBroken, Reuse, live_rows, reuse_between
 from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.scope import Line, line_json, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, opened, tell, tried
-from omnigraph.storage.entries import btree_rows
-from omnigraph.storage.indices import FRAGMENT_REUSE, Segment, built_indices
+from omnigraph.storage.files.btree_file import btree_rows
+from omnigraph.storage.lance.indices import FRAGMENT_REUSE, Segment, built_indices
 
 _SHIFT, _OFFSET = np.uint64(32), np.uint64(0xFFFFFFFF)
 

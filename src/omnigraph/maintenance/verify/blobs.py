@@ -20,9 +20,9 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.scope import Depth, Line, line_json, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, tried
-from omnigraph.storage.blobs import ALONE, PACKED, is_elsewhere
+from omnigraph.storage.files.blob_values import ALONE, PACKED, is_elsewhere
 from omnigraph.storage.layout import Location
-from omnigraph.storage.listing import listed
+from omnigraph.storage.objects.listing import listed
 
 SAMPLE_BLOBS = 16
 READ_ROWS = 16

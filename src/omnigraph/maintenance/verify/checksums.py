@@ -1,6 +1,6 @@
 """The checksums task: bytes of files against what the records of commits say of them.
 
-1. collect   the driver has every record and every row of checksums (`storage/checksums.py`)
+1. collect   the driver has every record and every row of checksums (`storage/files/checksums.py`)
 2. choose    of each version that is looked at: its own file, before Lance opens it (files.py), and its deletion files,
              which are small; its data files, blobs and index files as well, with `full` of all versions, with `quick`
              of none, otherwise of the smallest ones, up to SMALL_BYTES_MAX together. Each file once, however many
@@ -30,13 +30,13 @@ from omnigraph.maintenance.verify.findings import AUTHORITY, INDEX, Finding, fou
 from omnigraph.maintenance.verify.reading import read
 from omnigraph.maintenance.verify.scope import Depth, Line, place_of
 from omnigraph.maintenance.verify.tables import finding_json
-from omnigraph.storage import durable
-from omnigraph.storage.checksums import ENTRY_BYTES, KEY_BYTES, crc_of, key_of
-from omnigraph.storage.deletions import require_whole
-from omnigraph.storage.footers import require_footer
+from omnigraph.storage import durability
+from omnigraph.storage.files.checksums import ENTRY_BYTES, KEY_BYTES, crc_of, key_of
+from omnigraph.storage.files.deletion_files import require_whole
+from omnigraph.storage.files.footers import require_footer
 from omnigraph.storage.layout import MANIFEST, Location
-from omnigraph.storage.manifest import Manifest
-from omnigraph.storage.objects import open_store
+from omnigraph.storage.manifest.table import Manifest
+from omnigraph.storage.objects.control_objects import open_store
 
 TASK_BYTES_MAX = 256 << 20
 SMALL_BYTES_MAX = 64 << 20
@@ -152,7 +152,7 @@ def _task(place: Mapping[str, Any], line: Line, files: list[list[Any]], size_byt
 
 def version_file(line: Line) -> str:
     """The path in the graph of the version's own file."""
-    return durable.manifest_path(line.pin.path, line.pin.version)
+    return durability.manifest_path(line.pin.path, line.pin.version)
 
 
 def version_crcs(lines: Iterable[Line], checksums: Checksums) -> dict[str, list[int]]:

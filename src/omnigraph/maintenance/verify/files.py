@@ -28,12 +28,13 @@ from omnigraph.maintenance.verify.findings import DROPPED, FOREIGN, INDEX, Findi
 from omnigraph.maintenance.verify.reading import read, reading, reason
 from omnigraph.maintenance.verify.scope import Line, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, live_rows, opened, tell
-from omnigraph.storage import durable, lancefs
-from omnigraph.storage.indices import FRAGMENT_REUSE, BuiltIndex, built_indices
+from omnigraph.storage import durability
+from omnigraph.storage.files.references import folder_of
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.indices import FRAGMENT_REUSE, BuiltIndex, built_indices
+from omnigraph.storage.lance.tables import storage_schema
 from omnigraph.storage.layout import Location
-from omnigraph.storage.listing import StoredFile, listed
-from omnigraph.storage.references import folder_of
-from omnigraph.storage.table import storage_schema
+from omnigraph.storage.objects.listing import StoredFile, listed
 
 HISTORY_TRIES = 3
 INDEX_OF = "index "
@@ -114,7 +115,7 @@ def check_table(task: Mapping[str, Any]) -> dict[str, Any]:
                 f"looking at {line.pin.path}",
                 partial(_check_line, location, line, folder),
             )
-        except lancefs.TableMissing:
+        except lance_api.TableMissing:
             text = f"version {line.pin.version} of {line.pin.path}, which {line.branch} pins, is not there"
             findings.append(tell("version_missing", line, text))
             continue
@@ -270,7 +271,7 @@ def _needed(
             yield Needed(at(file.get("base_id"), "data", file["path"]), file.get("file_size_bytes"), DATA)
         deletion = fragment.get("deletion_file")
         if deletion:
-            name = posixpath.basename(durable.deletion_path("", fragment["id"], deletion))
+            name = posixpath.basename(durability.deletion_path("", fragment["id"], deletion))
             yield Needed(at(deletion.get("base_id"), "_deletions", name), None, DELETION)
     for described in table.describe_indices():
         for segment in described.segments:
@@ -401,8 +402,8 @@ def _referred(location: Location, line: Line, forks: list[str]) -> set[str]:
     for fork in (None, *forks):
         prefix = "" if fork is None else f"tree/{fork}"
         try:
-            table = lancefs.open_newest(location, location.join(line.pin.root, *([prefix] if prefix else [])))
-        except lancefs.TableMissing:
+            table = lance_api.open_newest(location, location.join(line.pin.root, *([prefix] if prefix else [])))
+        except lance_api.TableMissing:
             continue
         with reading(f"reading the history of {line.pin.root}"):
             for batch in table.tracked_files():

@@ -20,12 +20,12 @@ from omnigraph.errors import HostileOrDamagedManifest, StorageError
 from omnigraph.maintenance.verify.checksums import NO_CHECKSUMS, Checksums
 from omnigraph.maintenance.verify.findings import Finding, found
 from omnigraph.maintenance.verify.reading import read, reason
-from omnigraph.maintenance.verify.scope import StillManifest
-from omnigraph.storage.checksums import Packed, read_packed
-from omnigraph.storage.head_packs import load_entries
-from omnigraph.storage.manifest_rows import CHECKSUMS, FORMAT, HEADS
-from omnigraph.storage.records import Head, Pin, Record, apply_delta
-from omnigraph.storage.tags import Tag
+from omnigraph.maintenance.verify.scope import FrozenManifest
+from omnigraph.storage.files.checksums import Packed, read_packed
+from omnigraph.storage.manifest.head_packs import load_entries
+from omnigraph.storage.manifest.records import Head, Pin, Record, apply_delta
+from omnigraph.storage.manifest.rows import CHECKSUMS, FORMAT, HEADS
+from omnigraph.storage.manifest.tags import Tag
 
 _MANIFEST = "__manifest"
 
@@ -63,7 +63,7 @@ class History:
         return {pin.fork for pin in self.live_pins if pin.fork is not None and pin.root == root}
 
 
-def check_manifest(manifest: StillManifest, heads: list[Head], tags: Iterable[Tag] = ()) -> History:
+def check_manifest(manifest: FrozenManifest, heads: list[Head], tags: Iterable[Tag] = ()) -> History:
     everyone = manifest.heads()
     if manifest.format() < FORMAT:
         # Heads of older formats are derived from rows of another shape, and carry every record.
@@ -110,7 +110,7 @@ def _line(pin: Pin) -> Pin:
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _read(manifest: StillManifest) -> Rows:
+def _read(manifest: FrozenManifest) -> Rows:
     table = manifest.table().to_table(columns=["object_id", "kind", "body"])
     bodies: dict[str, str] = {}
     broken: list[str] = []

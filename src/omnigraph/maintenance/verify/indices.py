@@ -25,16 +25,16 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.verify.findings import EXAMPLES_MAX, Finding
+from omnigraph.maintenance.verify.fulltext_checks import check_words
 from omnigraph.maintenance.verify.reading import read, reason
 from omnigraph.maintenance.verify.rows import named_rows
 from omnigraph.maintenance.verify.scope import Line, line_json, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, unreadable
 from omnigraph.maintenance.verify.vectors import check_vectors
-from omnigraph.maintenance.verify.words import check_words
-from omnigraph.storage import lancefs
-from omnigraph.storage.filters import kind_of, literal
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.filters import kind_of, literal
+from omnigraph.storage.lance.tables import name_of
 from omnigraph.storage.layout import Location
-from omnigraph.storage.table import name_of
 
 SAMPLE_VALUES = 32
 SAMPLE_FRAGMENTS = 8
@@ -87,7 +87,7 @@ def check_index(task: Mapping[str, Any]) -> dict[str, Any]:
             read(location, f"asking {index['name']}", work)
         except StorageError as error:
             findings.append(_broken(location, line, task, reason(error)))
-    except lancefs.TableMissing:
+    except lance_api.TableMissing:
         findings.append(tell("version_missing", line, f"version {line.pin.version} of {line.pin.path} is not there"))
     return {"findings": [finding_json(f) for f in findings], "asked": asked, "rows_done": 0}
 

@@ -35,8 +35,8 @@ import orjson
 from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.scope import Line, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, opened, tell
-from omnigraph.pipeline.runner import Runner, result_of
-from omnigraph.storage.records import Pin
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.tasks.runner import Runner, result_of
 
 PERFORM = "omnigraph.maintenance.verify.isolated:perform_task"
 READ_COLUMN = "omnigraph.maintenance.verify.isolated:read_column"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from omnigraph.errors import OmnigraphError, StorageError
-from omnigraph.storage import lancefs
+from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
 
 TRIES_REMOTE = 3
@@ -21,9 +21,9 @@ T = TypeVar("T")
 def reading(doing: str) -> Iterator[None]:
     """Whatever fails in here as StorageError; a version that is not there stays TableMissing."""
     try:
-        with lancefs.reading(doing):
+        with lance_api.reading(doing):
             yield
-    except (OmnigraphError, lancefs.TableMissing, MemoryError):
+    except (OmnigraphError, lance_api.TableMissing, MemoryError):
         raise
     except Exception as error:
         raise StorageError(doing=doing, detail=f"{type(error).__name__}: {error}") from error

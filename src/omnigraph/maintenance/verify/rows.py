@@ -36,13 +36,13 @@ from omnigraph.maintenance.verify.tables import (
     tried,
     unreadable,
 )
-from omnigraph.pipeline.bulk.digest import digests
-from omnigraph.pipeline.bulk.exchange import Received, Sender, addressed, receive, relation
-from omnigraph.pipeline.bulk.index import Index
-from omnigraph.pipeline.bulk.staging import Staging
-from omnigraph.pipeline.runner import Runner
-from omnigraph.storage import lancefs
+from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
+from omnigraph.tasks.digest_index import Index
+from omnigraph.tasks.digests import digests
+from omnigraph.tasks.exchange import Received, Sender, addressed, receive, relation
+from omnigraph.tasks.runner import Runner
+from omnigraph.tasks.staging import Staging
 from omnigraph.write.validate.unique import texts_of
 
 DIGEST_ROWS = "omnigraph.maintenance.verify.rows:digest_rows"
@@ -334,7 +334,7 @@ def named_rows(
         with reading("naming rows"):
             table = opened(location, line)
             found = table.to_table(columns=names, filter=where, with_row_id=True, use_scalar_index=False)
-    except (StorageError, lancefs.TableMissing):
+    except (StorageError, lance_api.TableMissing):
         return [f"row {i}" for i in row_ids]
     by_id = {row.pop("_rowid"): row for row in found.to_pylist()}
     return [_in_words(by_id[i]) + (f" (row {i})" if numbered else "") for i in row_ids if i in by_id]

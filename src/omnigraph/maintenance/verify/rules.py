@@ -16,8 +16,8 @@ from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.scope import Image, Line, line_json, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, tried, unreadable
-from omnigraph.storage.columns import arrow_schema
-from omnigraph.write import image as images
+from omnigraph.storage.lance.columns import arrow_schema
+from omnigraph.write import pending_view as images
 from omnigraph.write.delta import TypeDelta, no_ids
 from omnigraph.write.keys import canonical_ids
 from omnigraph.write.validate.fields import check_fields

@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.commit.door import Door
+from omnigraph.commit.committer import Committer
 from omnigraph.errors import BranchNotFound, UsageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.verify.addresses import address_tasks
-from omnigraph.maintenance.verify.around import check_drift, check_folders, check_foreign, check_lost, check_tickets
 from omnigraph.maintenance.verify.blobs import blob_tasks
 from omnigraph.maintenance.verify.checksums import check_manifest_files, checksum_tasks, is_index, version_crcs
 from omnigraph.maintenance.verify.files import INDEX_OF
@@ -22,26 +21,33 @@ from omnigraph.maintenance.verify.findings import Finding, VerifyResult, gathere
 from omnigraph.maintenance.verify.history import History, check_manifest
 from omnigraph.maintenance.verify.indices import SAMPLE_ROWS, index_tasks
 from omnigraph.maintenance.verify.isolated import CarefulRunner, end_children
+from omnigraph.maintenance.verify.recheck import settled
 from omnigraph.maintenance.verify.rows import check_rows, questions_of
 from omnigraph.maintenance.verify.rules import rule_tasks
 from omnigraph.maintenance.verify.scope import (
     Depth,
+    FrozenManifest,
     Line,
     Scope,
-    StillManifest,
     line_json,
     ordered,
     place_json,
     scope_of,
 )
-from omnigraph.maintenance.verify.settle import settled
+from omnigraph.maintenance.verify.stray_checks import (
+    check_drift,
+    check_folders,
+    check_foreign,
+    check_lost,
+    check_tickets,
+)
 from omnigraph.maintenance.verify.tables import finding_of
-from omnigraph.pipeline.bulk.staging import Staging, new_staging
-from omnigraph.pipeline.engine import Engines
-from omnigraph.pipeline.runner import Runner
 from omnigraph.storage.layout import Location, locate
-from omnigraph.storage.records import Head
-from omnigraph.storage.tags import read_tags
+from omnigraph.storage.manifest.records import Head
+from omnigraph.storage.manifest.tags import read_tags
+from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.runner import Runner
+from omnigraph.tasks.staging import Staging, new_staging
 
 IN_FLIGHT_S = 7 * 24 * 3600.0
 """How old a file must be before somebody who still prepares a write can't have made it."""
@@ -62,21 +68,21 @@ class VerifyOptions:
     seed: int | None = None
 
 
-def verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult:
+def verify(committer: Committer, engines: Engines, options: VerifyOptions) -> VerifyResult:
     """Check one branch or all of them. The door is only looked through."""
     try:
-        return _verify(door, engines, options)
+        return _verify(committer, engines, options)
     finally:
         end_children()
 
 
-def _verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResult:
+def _verify(committer: Committer, engines: Engines, options: VerifyOptions) -> VerifyResult:
     if options.quick and options.full:
         raise UsageError(detail="--quick and --full exclude each other: the one reads no data, the other all of it.")
     if options.orphans_older_than_s < 0:
         raise UsageError(detail=f"orphans_older_than_s is a number of seconds, not {options.orphans_older_than_s}.")
     started = time.monotonic()
-    manifest = StillManifest(door.manifest.location)
+    manifest = FrozenManifest(committer.manifest.location)
     heads = _chosen(manifest, options.branch)
     tags = list(read_tags(manifest).values()) if options.branch is None else []
     history = check_manifest(manifest, heads, tags)
@@ -85,32 +91,32 @@ def _verify(door: Door, engines: Engines, options: VerifyOptions) -> VerifyResul
     runner = engines.runner(work_bytes=work_bytes, requested=options.engine, local_below_bytes=LOCAL_BELOW_BYTES)
     job = _Job(manifest.location, history, scope, runner, options)
     findings = [*history.findings, *(scope.findings if history.is_known else ()), *job.findings()]
-    findings += _around(door, history, heads, options)
+    findings += _around(committer, history, heads, options)
     findings += check_manifest_files(manifest, history.checksums)
 
     def look(again: Scope, all_values: bool) -> list[Finding]:
         deeper = replace(options, full=options.full or (all_values and not options.quick))
         return _Job(manifest.location, history, again, runner, deeper).findings()
 
-    told = settled(manifest.location, findings, scope, newest=lambda: _newest(door, options.branch), look=look)
+    told = settled(manifest.location, findings, scope, newest=lambda: _newest(committer, options.branch), look=look)
     checked = {"branches": len(heads), "tags": len(tags), "commits": history.commits, **job.checked}
     result = gathered(told, uri=manifest.location.uri)
     return VerifyResult(checked, result, runner.engine, time.monotonic() - started)
 
 
-def _around(door: Door, history: History, heads: Sequence[Head], options: VerifyOptions) -> Iterator[Finding]:
-    location, old_s = door.manifest.location, time.time() - options.orphans_older_than_s
+def _around(committer: Committer, history: History, heads: Sequence[Head], options: VerifyOptions) -> Iterator[Finding]:
+    location, old_s = committer.manifest.location, time.time() - options.orphans_older_than_s
     named = {head.branch: head for head in heads}
-    yield from check_tickets(door, named)
-    yield from check_lost(door, named)
-    yield from check_drift(door, named)
+    yield from check_tickets(committer, named)
+    yield from check_lost(committer, named)
+    yield from check_drift(committer, named)
     yield from check_folders(location, history.roots if history.is_known else None, old_s=old_s)
     yield from check_foreign(location, old_s=old_s)
 
 
-def _newest(door: Door, branch: str | None) -> tuple[Scope, Scope]:
+def _newest(committer: Committer, branch: str | None) -> tuple[Scope, Scope]:
     """What all heads rest on by now, and what the one that was asked for does."""
-    manifest = StillManifest(door.manifest.location)
+    manifest = FrozenManifest(committer.manifest.location)
     heads = ordered(manifest.heads())
     everything = scope_of(manifest, heads, read_tags(manifest).values())
     if branch is None:
@@ -118,7 +124,7 @@ def _newest(door: Door, branch: str | None) -> tuple[Scope, Scope]:
     return everything, scope_of(manifest, [head for head in heads if head.branch == branch])
 
 
-def _chosen(manifest: StillManifest, branch: str | None) -> list[Head]:
+def _chosen(manifest: FrozenManifest, branch: str | None) -> list[Head]:
     heads = manifest.heads()
     if branch is None:
         return ordered(heads)

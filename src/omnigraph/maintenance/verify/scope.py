@@ -23,9 +23,9 @@ from omnigraph.language.schema.serial import schema_from_json, schema_to_json
 from omnigraph.maintenance.verify.findings import Finding, found
 from omnigraph.maintenance.verify.reading import reading, reason
 from omnigraph.storage.layout import TABLE_FOLDERS, Location
-from omnigraph.storage.manifest import Manifest
-from omnigraph.storage.records import MAIN, Head, Pin
-from omnigraph.storage.tags import Tag
+from omnigraph.storage.manifest.records import MAIN, Head, Pin
+from omnigraph.storage.manifest.table import Manifest
+from omnigraph.storage.manifest.tags import Tag
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -35,7 +35,7 @@ Depth = Literal["none", "some", "all"]
 """How much of the data is read: with `quick`, by default, with `full`."""
 
 
-class StillManifest(Manifest):
+class FrozenManifest(Manifest):
     """The authority at one version: whatever is asked of it is answered from that version, while others write on."""
 
     def table(self) -> LanceDataset:
@@ -80,7 +80,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Scope:
-    manifest: StillManifest
+    manifest: FrozenManifest
     heads: Mapping[str, Head]
     images: tuple[Image, ...]
     bases: tuple[Line, ...]
@@ -109,7 +109,7 @@ def ordered(heads: Mapping[str, Head]) -> list[Head]:
     return sorted(heads.values(), key=lambda head: (not head.is_main, head.branch))
 
 
-def scope_of(manifest: StillManifest, heads: Sequence[Head], tags: Iterable[Tag] = ()) -> Scope:
+def scope_of(manifest: FrozenManifest, heads: Sequence[Head], tags: Iterable[Tag] = ()) -> Scope:
     """What the heads rest on, as far as it can be found out; what can't be is told by the check of the manifest."""
     images: list[Image] = []
     known: dict[str, Line] = {}
@@ -140,7 +140,7 @@ def scope_of(manifest: StillManifest, heads: Sequence[Head], tags: Iterable[Tag]
     return Scope(manifest, by_branch, tuple(images), tuple(bases), tuple(bare), tuple(findings))
 
 
-def _of_tags(manifest: StillManifest, tags: Iterable[Tag]) -> Iterator[Line]:
+def _of_tags(manifest: FrozenManifest, tags: Iterable[Tag]) -> Iterator[Line]:
     """What tags name, told of the branch that the commit was made on, or of main if that is gone."""
     branches = manifest.heads().keys()
     for tag in tags:

@@ -13,7 +13,7 @@ from omnigraph.errors import StorageError
 from omnigraph.maintenance.verify.findings import Finding, found
 from omnigraph.maintenance.verify.reading import read, reason
 from omnigraph.maintenance.verify.scope import Line
-from omnigraph.storage import lancefs
+from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
 
 GROUP_ROWS = 250_000
@@ -22,14 +22,14 @@ GROUP_ROWS = 250_000
 
 def opened(location: Location, line: Line, *, reads_rows: bool = True) -> Any:
     uri = location.join(line.pin.path)
-    return lancefs.open_table(location, uri, version=line.pin.version, reads_rows=reads_rows)
+    return lance_api.open_table(location, uri, version=line.pin.version, reads_rows=reads_rows)
 
 
 def tried(location: Location, work: Callable[[], list[Finding]], told: Callable[[str], Finding]) -> list[Finding]:
     """What `work` finds, or `told(why)` if it can't read what it must read."""
     try:
         return read(location, "checking", work)
-    except lancefs.TableMissing:
+    except lance_api.TableMissing:
         return [told("the version is not there")]
     except StorageError as error:
         return [told(reason(error))]

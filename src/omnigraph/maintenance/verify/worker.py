@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import orjson
 
-from omnigraph.pipeline.runner import perform
+from omnigraph.tasks.runner import perform
 
 IDLE_MAX_S = 60.0
 

@@ -19,10 +19,10 @@ import numpy as np
 from omnigraph.language.schema.model import EdgeType, EntityType, NodeType
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.degrees import check_degrees
-from omnigraph.pipeline.bulk.exchange import Received, receive
-from omnigraph.pipeline.bulk.index import DROPPED, Gone, Index
 from omnigraph.pipeline.bulk.read import unique_tuples
-from omnigraph.pipeline.bulk.told import NONE, Kind, Phase, Told
+from omnigraph.pipeline.bulk.violation_codes import NONE, Kind, Phase, Told
+from omnigraph.tasks.digest_index import DROPPED, Gone, Index
+from omnigraph.tasks.exchange import Received, receive
 
 ENDS = (("src", 0), ("dst", 1))
 

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.existing import open_pinned
-from omnigraph.pipeline.bulk.index import DROPPED, Gone
-from omnigraph.storage.columns import arrow_schema
-from omnigraph.storage.table import reading, take
-from omnigraph.write.carry import keep_vectors
+from omnigraph.storage.lance.columns import arrow_schema
+from omnigraph.storage.lance.tables import reading, take
+from omnigraph.tasks.digest_index import DROPPED, Gone
 from omnigraph.write.compare import unchanged_mask
+from omnigraph.write.embedding_carryover import keep_vectors
 
 CHUNK_ROWS = 65_536
 

@@ -14,7 +14,7 @@ import orjson
 
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.language.schema.serial import schema_from_json, schema_to_json
-from omnigraph.pipeline.bulk.staging import Staging
+from omnigraph.tasks.staging import Staging
 
 ROW_BITS = 32
 """A row is named by the number of its piece, then its number among the piece's rows of its type."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.language.schema.model import EdgeType, NodeType
-from omnigraph.pipeline.bulk.index import Index
-from omnigraph.pipeline.bulk.told import NONE, Kind, Phase
+from omnigraph.pipeline.bulk.violation_codes import NONE, Kind, Phase
+from omnigraph.tasks.digest_index import Index
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.bulk.check import Bucket

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.context import Context, context_of
-from omnigraph.pipeline.bulk.digest import digests
-from omnigraph.pipeline.bulk.exchange import Sender, relation
 from omnigraph.pipeline.bulk.read import unique_tuples
-from omnigraph.pipeline.bulk.staging import Staging
-from omnigraph.storage import lancefs
-from omnigraph.storage.records import Pin
-from omnigraph.storage.table import reading
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.tables import reading
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.tasks.digests import digests
+from omnigraph.tasks.exchange import Sender, relation
+from omnigraph.tasks.staging import Staging
 from omnigraph.write.validate.unique import texts_of
 
 BATCH_ROWS = 131_072
@@ -65,7 +65,7 @@ def _open(uri: str, is_local: bool, options: tuple[tuple[str, str], ...], pin: P
     from omnigraph.storage.layout import Location
 
     location = Location(uri, is_local, dict(options))
-    return lancefs.open_table(location, location.join(pin.path), version=pin.version)
+    return lance_api.open_table(location, location.join(pin.path), version=pin.version)
 
 
 def _columns(t: EntityType, wants: Sequence[str]) -> list[str]:

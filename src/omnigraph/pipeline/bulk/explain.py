@@ -23,8 +23,8 @@ from omnigraph.pipeline.bulk.compare import rows_by_id
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context
 from omnigraph.pipeline.bulk.existing import open_pinned
 from omnigraph.pipeline.bulk.read import LINE
-from omnigraph.pipeline.bulk.told import NONE, Kind
-from omnigraph.write.problems import shortened
+from omnigraph.pipeline.bulk.violation_codes import NONE, Kind
+from omnigraph.write.violations import shortened
 
 FIELDS = ("from", "to")
 

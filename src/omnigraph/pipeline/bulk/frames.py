@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 
 from omnigraph.errors import TaskFailed
-from omnigraph.pipeline.bulk.staging import Staging
-from omnigraph.pipeline.runner import reason_of, typed_error
+from omnigraph.tasks.runner import reason_of, typed_error
+from omnigraph.tasks.staging import Staging
 
 FORMAT = "omnigraph_staging"
 ROWS_PER_FILE = 400_000

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.commit.stage import View
+from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Schema
 from omnigraph.pipeline.bulk.context import stage_context
-from omnigraph.pipeline.bulk.cut import Piece
-from omnigraph.pipeline.bulk.exchange import addressed
 from omnigraph.pipeline.bulk.existing import pin_json
 from omnigraph.pipeline.bulk.explain import Places
-from omnigraph.pipeline.bulk.staging import Staging
-from omnigraph.pipeline.runner import Runner
+from omnigraph.pipeline.bulk.input_splits import Piece
+from omnigraph.tasks.exchange import addressed
+from omnigraph.tasks.runner import Runner
+from omnigraph.tasks.staging import Staging
 
 PACKAGE = "omnigraph.pipeline.bulk"
 ROWS_PER_BUCKET = 1_000_000

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from omnigraph.commit.operation import Prepared, TableWork, View, fold_step, work_on
 from omnigraph.commit.request import Outcome
-from omnigraph.commit.stage import Prepared, TableWork, View, fold_step, work_on
 from omnigraph.errors import StaleView
+from omnigraph.graph.results import LoadResult
 from omnigraph.language.schema.model import EntityType, NodeType, Schema
 from omnigraph.pipeline.bulk.existing import pin_json
 from omnigraph.pipeline.bulk.job import PACKAGE, Job, State
 from omnigraph.pipeline.bulk.quarantine import write_quarantine
-from omnigraph.pipeline.bulk.settle import live_types, settle
-from omnigraph.results import LoadResult
+from omnigraph.pipeline.bulk.resolve_rejects import live_types, settle
 
 UNIT_ROWS = 400_000
 """What one write task takes of one type, so that fragments come out in a good size."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from omnigraph.commit.stage import View
+from omnigraph.commit.operation import View
 from omnigraph.errors import Violation
-from omnigraph.pipeline.aside import write_aside
 from omnigraph.pipeline.bulk.existing import pin_json
 from omnigraph.pipeline.bulk.job import PACKAGE, Job, State
-from omnigraph.pipeline.bulk.told import FIRST_MAX
+from omnigraph.pipeline.bulk.violation_codes import FIRST_MAX
+from omnigraph.pipeline.load.quarantine_file import write_aside
 
 
 def write_quarantine(job: Job, state: State, view: View, path: str | None) -> Counter[str]:

@@ -20,11 +20,9 @@ import pyarrow as pa
 from omnigraph.errors import RecordTooLong, Violation
 from omnigraph.language.schema.model import EntityType, NodeType
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
-from omnigraph.pipeline.bulk.digest import digests
-from omnigraph.pipeline.bulk.exchange import Sender, relation
-from omnigraph.pipeline.bulk.given import Given, column_mismatch, given_rows
+from omnigraph.pipeline.bulk.source_rows import Given, column_mismatch, given_rows
 from omnigraph.pipeline.bulk.tables import typed_text
-from omnigraph.pipeline.chunks import (
+from omnigraph.pipeline.load.chunks import (
     LineLimit,
     file_chunks,
     line_chunks,
@@ -32,13 +30,15 @@ from omnigraph.pipeline.chunks import (
     with_last_line_feed,
     without_mark,
 )
-from omnigraph.pipeline.files import read_range
+from omnigraph.pipeline.load.input_files import read_range
 from omnigraph.storage.ulids import Ulids
+from omnigraph.tasks.digests import digests
+from omnigraph.tasks.exchange import Sender, relation
 from omnigraph.write.delta import delta, flat
 from omnigraph.write.envelope import Parsed, RejectedLine, parse
 from omnigraph.write.envelope.blocks import blocks, is_blank
 from omnigraph.write.envelope.record import Refusal, judge
-from omnigraph.write.image import Image
+from omnigraph.write.pending_view import Image
 from omnigraph.write.rows import rows_to_table
 from omnigraph.write.validate.fields import check_fields
 from omnigraph.write.validate.unique import texts_of

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import Violation
-from omnigraph.pipeline.aside import SHAPE
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.explain import Explainer, Places
-from omnigraph.pipeline.bulk.given import given_rows
-from omnigraph.pipeline.bulk.index import Gone
 from omnigraph.pipeline.bulk.read import LINE, line_chunks_of
-from omnigraph.pipeline.bulk.told import WIDTH, Phase, in_order, rule_of
+from omnigraph.pipeline.bulk.source_rows import given_rows
+from omnigraph.pipeline.bulk.violation_codes import WIDTH, Phase, in_order, rule_of
+from omnigraph.pipeline.load.quarantine_file import SHAPE
+from omnigraph.tasks.digest_index import Gone
 from omnigraph.write.envelope.blocks import blocks
 
 _NO_WORDS = np.empty((0, WIDTH), dtype=np.uint64)

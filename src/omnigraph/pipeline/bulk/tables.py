@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import FileUnreadable
 from omnigraph.language.schema.model import INTEGERS, EntityType, PropertyType
-from omnigraph.pipeline.files import open_input
-from omnigraph.storage.columns import arrow_type
+from omnigraph.pipeline.load.input_files import open_input
+from omnigraph.storage.lance.columns import arrow_type
 from omnigraph.write.arrays import Found, all_finite
-from omnigraph.write.problems import Problem
 from omnigraph.write.values import JsonNumber, convert
+from omnigraph.write.violations import Problem
 
 _DECIMAL = r"^-?[0-9]+(\.[0-9]+)?$"
 _PLAIN = {"F32": _DECIMAL, "F64": _DECIMAL, "Date": r"^\d{4}-\d{2}-\d{2}$"}

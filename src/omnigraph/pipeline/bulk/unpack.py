@@ -19,10 +19,10 @@ from dataclasses import replace
 from typing import Any
 
 from omnigraph.errors import RecordTooLong
-from omnigraph.pipeline.bulk.staging import Staging
-from omnigraph.pipeline.chunks import LineLimit, file_chunks
-from omnigraph.pipeline.files import InputFile
-from omnigraph.pipeline.runner import Runner
+from omnigraph.pipeline.load.chunks import LineLimit, file_chunks
+from omnigraph.pipeline.load.input_files import InputFile
+from omnigraph.tasks.runner import Runner
+from omnigraph.tasks.staging import Staging
 from omnigraph.write.envelope.blocks import is_blank
 
 ENCODED_TIMES_MAX = 8

@@ -18,12 +18,12 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.compare import matches_of, rows_by_id
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.existing import open_pinned
-from omnigraph.pipeline.bulk.index import Gone
-from omnigraph.storage import lancefs
-from omnigraph.storage.columns import arrow_schema
-from omnigraph.storage.edit import Editor
-from omnigraph.storage.records import Pin
-from omnigraph.write.carry import carried_columns, carry, keep_vectors, kept_columns
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.columns import arrow_schema
+from omnigraph.storage.lance.edits import Editor
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.tasks.digest_index import Gone
+from omnigraph.write.embedding_carryover import carried_columns, carry, keep_vectors, kept_columns
 
 
 def write_rows(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def write_rows(task: Mapping[str, Any]) -> dict[str, Any]:
     gone = Gone(context.staging, task["gone"])
     results = []
     for job in task["jobs"]:
-        with lancefs.reading(f"writing {job['type']}"):
+        with lance_api.reading(f"writing {job['type']}"):
             results.append(_write(context, job, gone))
     total = sum(r["inserted"] + r["updated"] for r in results)
     return {"jobs": results, "rows_done": total, "bytes_done": 0}
@@ -117,7 +117,7 @@ def delete_rows(task: Mapping[str, Any]) -> dict[str, Any]:
         parts.append(found[first:last])
     where = np.concatenate(parts)
     where = where[np.isin(where >> np.uint64(32), np.array(task["fragments"], dtype=np.uint64))]
-    with lancefs.reading(f"marking deleted rows of {t.key}"):
+    with lance_api.reading(f"marking deleted rows of {t.key}"):
         updated, removed = editor.delete_marks(pa.array(where, pa.uint64()))
     left = [_json(f) for f in updated]
     return {"type": t.key, "updated": left, "removed": removed, "rows_done": len(where), "bytes_done": 0}

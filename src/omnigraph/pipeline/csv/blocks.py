@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from omnigraph.errors import FileUnreadable, RecordTooLong
-from omnigraph.pipeline.chunks import file_chunks, range_chunks
 from omnigraph.pipeline.csv.options import CsvFormat
 from omnigraph.pipeline.csv.records import Scan, scan
-from omnigraph.pipeline.files import read_range
+from omnigraph.pipeline.load.chunks import file_chunks, range_chunks
+from omnigraph.pipeline.load.input_files import read_range
 
 BLOCK_BYTES = 4 << 20
 ENCODING_HINT = "Say how the file is written, as in encoding=latin-1; nothing was written."

@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError, RecordError, UsageError, Violation
 from omnigraph.pipeline.csv.blocks import count_lines
-from omnigraph.pipeline.csv.cut import csv_segments, cut_files, look_at
 from omnigraph.pipeline.csv.read import csv_blocks
-from omnigraph.pipeline.files import InputFile
-from omnigraph.pipeline.runner import Runner, carried
-from omnigraph.write.problems import told
+from omnigraph.pipeline.csv.splits import csv_segments, cut_files, look_at
+from omnigraph.pipeline.load.input_files import InputFile
+from omnigraph.tasks.runner import Runner, carried
+from omnigraph.write.violations import told
 
 FORMAT = "omnigraph_csv"
 ROWS_HINT = "Correct these rows, or load the source without sql and --on-error quarantine; nothing was written."

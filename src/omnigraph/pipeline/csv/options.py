@@ -24,7 +24,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from omnigraph.errors import UsageError
-from omnigraph.pipeline.files import COMPRESSED
+from omnigraph.pipeline.load.input_files import COMPRESSED
 
 CSV_OPTIONS = ("delimiter", "quote", "escape", "header", "null", "encoding", "multiline", "comment")
 _TAB = {"\\t": "\t", "tab": "\t"}

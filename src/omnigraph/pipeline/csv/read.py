@@ -25,11 +25,11 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.errors import FileUnreadable, RecordTooLong
-from omnigraph.pipeline.chunks import LINE_BYTES_DEFAULT
 from omnigraph.pipeline.csv.blocks import ENCODING_HINT, decoded, lines_before, record_blocks
 from omnigraph.pipeline.csv.options import CsvFormat, csv_format
 from omnigraph.pipeline.csv.records import Scan, scan
-from omnigraph.pipeline.files import InputFile, read_beginning
+from omnigraph.pipeline.load.chunks import LINE_BYTES_DEFAULT
+from omnigraph.pipeline.load.input_files import InputFile, read_beginning
 
 HEADER_BYTES = 1 << 20
 LEADING_BYTES_MAX = 8 << 20

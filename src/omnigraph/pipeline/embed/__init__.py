@@ -7,8 +7,8 @@
 5. commit   through the door, all types together; 3 to 5 are repeated for every `commit_every` rows
 
 Which rows: those with a text whose vector is missing, and those whose vector was made from another text than the row
-has now. What a vector was made from is told by a hidden mark in the row (`storage/marks.py`). A text that is null or
-blank has no vector: one that was made from an earlier text of that row is taken away.
+has now. A hidden column of the row records what its vector was made from (`storage/lance/embedding_marks.py`). A text
+that is null or blank has no vector: one that was made from an earlier text of that row is taken away.
 
 Keeps: a row never has a vector of an older text with a mark that says otherwise, whoever writes beside it. The texts
 are read at one pinned version; in 4 and 5 a row that others have replaced is gone from its old place, and gets nothing.

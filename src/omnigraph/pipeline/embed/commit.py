@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from omnigraph.commit.stage import LaterStep, Prepared, TableWork, View, work_on
-from omnigraph.pipeline.bulk.staging import Staging
-from omnigraph.pipeline.embed import work
+from omnigraph.commit.operation import LaterStep, Prepared, TableWork, View, work_on
+from omnigraph.pipeline.embed import tasks as work
 from omnigraph.pipeline.embed.plan import Unit
-from omnigraph.pipeline.runner import Runner
-from omnigraph.storage import reshape
-from omnigraph.storage.columnwise import ColumnFile, base_of, exchange
-from omnigraph.storage.leases import Held
-from omnigraph.storage.marks import MARK_TYPE
-from omnigraph.storage.records import Pin
+from omnigraph.storage.lance import reshape
+from omnigraph.storage.lance.column_files import ColumnFile, base_of, exchange
+from omnigraph.storage.lance.embedding_marks import MARK_TYPE
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.storage.objects.leases import Held
+from omnigraph.tasks.runner import Runner
+from omnigraph.tasks.staging import Staging
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -168,7 +168,7 @@ class PublishVectors:
             }
             for number in fresh
         ]
-        for found in self.runner.run("omnigraph.pipeline.embed.work:embed_chunks", tasks, stage="finding moved rows"):
+        for found in self.runner.run("omnigraph.pipeline.embed.tasks:embed_chunks", tasks, stage="finding moved rows"):
             batch.parts += [Part(**p) for p in found["parts"]]
 
     def _work(self, view: View, type_id: str, mine: Sequence[tuple[Batch, Unit]]) -> TableWork:
@@ -196,7 +196,7 @@ class PublishVectors:
             }
             for group in _grouped(missing, {n: sum(p.rows for p in parts) for n, parts in by_fragment.items()})
         ]
-        for found in self.runner.run("omnigraph.pipeline.embed.work:write_files", tasks, stage="writing vectors"):
+        for found in self.runner.run("omnigraph.pipeline.embed.tasks:write_files", tasks, stage="writing vectors"):
             for body in found["files"]:
                 made = ColumnFile.of(body)
                 batch.files[keys[made.fragment]] = made

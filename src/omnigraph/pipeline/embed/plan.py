@@ -9,7 +9,7 @@ from typing import Any
 from omnigraph.errors import UnknownProperty, UnknownType, UsageError
 from omnigraph.language.schema.model import EntityType, Property, Schema
 from omnigraph.pipeline.embed.provider import Choice, choose
-from omnigraph.storage.marks import mark_column, source_of
+from omnigraph.storage.lance.embedding_marks import mark_column, source_of
 
 TASK_ROWS_MAX = 16_384
 

@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.commit import owner
+from omnigraph.commit.operation import View
 from omnigraph.commit.request import Outcome
-from omnigraph.commit.stage import View
 from omnigraph.errors import EmbeddingMismatch, UsageError
-from omnigraph.pipeline.bulk.staging import Staging, new_staging
-from omnigraph.pipeline.embed import work
+from omnigraph.graph.results import CommitInfo, EmbedResult
+from omnigraph.pipeline.embed import tasks as work
 from omnigraph.pipeline.embed.commit import AddMarks, Batch, Part, PublishVectors
 from omnigraph.pipeline.embed.plan import Chunk, Found, Unit, Work, batches, groups, units_of
 from omnigraph.pipeline.embed.provider import key_of, kind_of
-from omnigraph.pipeline.engine import Engines
-from omnigraph.pipeline.runner import LocalRunner, Runner
-from omnigraph.pipeline.session import active_session
-from omnigraph.results import CommitInfo, EmbedResult
-from omnigraph.storage import leases
-from omnigraph.storage.columnwise import base_of
-from omnigraph.storage.parts import cut
+from omnigraph.storage.lance.column_files import base_of
+from omnigraph.storage.lance.fragment_groups import cut
+from omnigraph.storage.objects import leases
+from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.runner import LocalRunner, Runner
+from omnigraph.tasks.session import active_session
+from omnigraph.tasks.staging import Staging, new_staging
 
 if TYPE_CHECKING:
-    from omnigraph.commit.stage import Operation
+    from omnigraph.commit.operation import Operation
 
 SURVEY_ROWS, SURVEY_BYTES = 500_000, 4 << 30
 
@@ -131,7 +131,7 @@ def _survey(state: View, units: Sequence[Unit], runner: Runner, options: EmbedOp
                 more = {"fragments": list(part.fragments), "everything": options.everything, "chunk_rows": chunk_rows}
                 tasks.append({**task, **more})
                 owners.append(number)
-    results = runner.run("omnigraph.pipeline.embed.work:survey", tasks, stage="looking for texts")
+    results = runner.run("omnigraph.pipeline.embed.tasks:survey", tasks, stage="looking for texts")
     return [_found(unit, [r for o, r in zip(owners, results, strict=True) if o == n]) for n, unit in enumerate(units)]
 
 
@@ -197,7 +197,7 @@ def _ask(
         }
         for number, chunks in cut_up
     ]
-    results = runner.run("omnigraph.pipeline.embed.work:embed_chunks", tasks, stage="embedding")
+    results = runner.run("omnigraph.pipeline.embed.tasks:embed_chunks", tasks, stage="embedding")
     parts: dict[int, list[Part]] = {}
     for (number, _), result in zip(cut_up, results, strict=True):
         parts.setdefault(number, []).extend(Part(**p) for p in result["parts"])

@@ -13,8 +13,8 @@ import numpy as np
 
 from omnigraph.errors import EmbeddingMismatch, UsageError
 from omnigraph.pipeline.embed.provider import DEFAULT, KINDS, Choice, choose, make
-from omnigraph.query.tables import StoredTable, Table
-from omnigraph.storage.marks import mark_column, model_digest, pairs_of, source_of
+from omnigraph.query.tables.tables import StoredTable, Table
+from omnigraph.storage.lance.embedding_marks import mark_column, model_digest, pairs_of, source_of
 
 
 def embedded(table: Table, column: str, text: str, *, provider: str | None) -> np.ndarray:

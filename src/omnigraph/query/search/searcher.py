@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.query.terms import Bm25, Constant, Expression, Fused, Nearest, Parameter, Rank, Search
-from omnigraph.query.frame import NULL, Frame, factorize, ordinals, rowids
+from omnigraph.query.execution.frame import NULL, Frame, factorize, ordinals, rowids
+from omnigraph.query.execution.ranking import ranked
+from omnigraph.query.execution.sorting import argsort_pairs
 from omnigraph.query.limits import checkpoint
-from omnigraph.query.ranking import ranked
 from omnigraph.query.search import texts as texts_of
 from omnigraph.query.search.bm25 import bm25
 from omnigraph.query.search.embed import embedded
 from omnigraph.query.search.texts import matching
 from omnigraph.query.search.vectors import distances
 from omnigraph.query.search.words import plain_words, with_words, within_edits, words_of
-from omnigraph.query.sorting import argsort_pairs
-from omnigraph.query.source import Source
-from omnigraph.query.tables import Table
+from omnigraph.query.tables.source import Source
+from omnigraph.query.tables.tables import Table
 
 OfTable = Callable[[Table, np.ndarray], pa.Array]
 

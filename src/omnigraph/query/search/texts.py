@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.query.frame import member
+from omnigraph.query.execution.frame import member
+from omnigraph.query.execution.sorting import argsort
 from omnigraph.query.limits import checkpoint, reserve
-from omnigraph.query.sorting import argsort
-from omnigraph.query.tables import StoredTable, Table, flat
-from omnigraph.storage import table as tables_of
-from omnigraph.storage.indices import built_indices
-from omnigraph.storage.memory import TEXT, text_table
+from omnigraph.query.tables.tables import StoredTable, Table, flat
+from omnigraph.storage.lance import tables as tables_of
+from omnigraph.storage.lance.indices import built_indices
+from omnigraph.storage.lance.memory import TEXT, text_table
 
 if TYPE_CHECKING:
     from lance import LanceDataset

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.query.limits import checkpoint
-from omnigraph.query.tables import StoredTable, Table
+from omnigraph.query.tables.tables import StoredTable, Table
 
 CHUNK_ROWS = 16_384
 ROUGH_ROWS = 1024

@@ -1,4 +1,4 @@
-"""Read queries on Spark: a checked query becomes one DataFrame with the rows of `omnigraph.query.run`, in its order.
+"""Read queries on Spark: a checked query becomes one DataFrame, rows and order as in this process.
 
 1. tables    each type at the pinned commit is read by the data source `omnigraph`; conditions that Lance answers go
              along as filters (`tables`)

@@ -23,10 +23,10 @@ from pyspark.sql import functions as F
 from omnigraph.errors import QueryValueError
 from omnigraph.language.query.terms import Aggregate
 from omnigraph.language.query.types import Type
-from omnigraph.query.frame import bounds_of
+from omnigraph.query.execution.frame import bounds_of
+from omnigraph.query.execution.values import type_of
 from omnigraph.query.spark.types import spark_type
 from omnigraph.query.spark.values import arrow_function
-from omnigraph.query.values import type_of
 
 Finish = Callable[[Sequence[pa.Array]], pa.Array]
 

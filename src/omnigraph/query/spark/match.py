@@ -19,12 +19,12 @@ from pyspark.sql import functions as F
 
 from omnigraph.language.query.model import Absent, Clause, Expand, Maybe, Pattern, Scan, Where
 from omnigraph.language.query.terms import Variable, variables_of
-from omnigraph.query.analysis import ends_of, outer_of, unbound_optionals
-from omnigraph.query.hops import reversed_step
-from omnigraph.query.pushdown import selectivity
+from omnigraph.query.plan.analysis import ends_of, outer_of, unbound_optionals
+from omnigraph.query.plan.pushdown import selectivity
 from omnigraph.query.spark import walk
 from omnigraph.query.spark.tables import FAR, NEAR, Tables
 from omnigraph.query.spark.values import entity
+from omnigraph.query.traversal.hops import reversed_step
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,14 +17,14 @@ from pyspark.sql import functions as F
 from omnigraph.errors import NotOnSpark
 from omnigraph.language.query.model import Read
 from omnigraph.language.query.terms import Aggregate, Expression, Object, Output, Variable, variables_of
-from omnigraph.query.analysis import aggregates_of
-from omnigraph.query.project import object_fields
+from omnigraph.query.execution.project import object_fields
+from omnigraph.query.execution.values import type_of
+from omnigraph.query.plan.analysis import aggregates_of
 from omnigraph.query.spark.aggregate import finished, parts_of, plain
 from omnigraph.query.spark.match import Bound
 from omnigraph.query.spark.tables import Tables
 from omnigraph.query.spark.types import spark_type
 from omnigraph.query.spark.values import Values, entity, leaves_of
-from omnigraph.query.values import type_of
 
 ROWS_MAX = (1 << 31) - 16
 """Spark's own limit ends about here."""

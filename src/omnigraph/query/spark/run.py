@@ -9,15 +9,15 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from omnigraph.errors import NotOnSpark, UsageError
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.language.query.model import CheckedQuery, Read
 from omnigraph.language.query.params import bind_params
 from omnigraph.language.query.terms import Bm25, Fused, Nearest, Search, walk
-from omnigraph.pipeline.datasource import register
+from omnigraph.pipeline.datasource.source import register
 from omnigraph.query.spark.match import Bound, Matcher
 from omnigraph.query.spark.results import Results
 from omnigraph.query.spark.tables import Tables, wanted_columns
 from omnigraph.query.spark.values import Values
-from omnigraph.snapshot import Snapshot
 
 
 def spark_query(spark: Any, snapshot: Snapshot, checked: CheckedQuery, params: Mapping[str, Any]) -> DataFrame:

@@ -13,16 +13,16 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.language.query.model import Read, Step, Where
 from omnigraph.language.query.terms import Entity, Object, Property, Variable, variables_of, walk
 from omnigraph.language.schema.model import EntityType
-from omnigraph.query.project import object_fields
-from omnigraph.query.pushdown import Pusher
+from omnigraph.query.execution.project import object_fields
+from omnigraph.query.execution.values import type_of
+from omnigraph.query.plan.pushdown import Pusher
 from omnigraph.query.spark.types import from_spark, spark_type
 from omnigraph.query.spark.values import Values, arrow_function, entity
-from omnigraph.query.values import type_of
-from omnigraph.snapshot import Snapshot
-from omnigraph.storage.columns import arrow_type, physical_columns
+from omnigraph.storage.lance.columns import arrow_type, physical_columns
 
 Wanted = tuple[str, pa.DataType]
 NEAR, FAR = "near", "far"

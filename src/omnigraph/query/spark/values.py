@@ -36,11 +36,11 @@ from omnigraph.language.query.terms import (
     Variable,
 )
 from omnigraph.language.query.types import Type
-from omnigraph.pipeline.readable import readable
-from omnigraph.query.evaluate import Evaluator, Rows
-from omnigraph.query.frame import Frame
+from omnigraph.query.execution.evaluate import Evaluator, Rows
+from omnigraph.query.execution.frame import Frame
+from omnigraph.query.execution.values import spread, type_of
 from omnigraph.query.spark.types import from_spark, spark_type, to_spark
-from omnigraph.query.values import spread, type_of
+from omnigraph.tasks.error_text import readable
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,

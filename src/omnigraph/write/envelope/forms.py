@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from omnigraph.language.schema.model import EntityType, PropertyType
-from omnigraph.storage.columns import arrow_type
+from omnigraph.storage.lance.columns import arrow_type
 from omnigraph.write.delta import flat
 
 # A line may hold spaces, tabs and carriage returns wherever JSON allows white space.

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.storage.columns import arrow_schema, arrow_type
+from omnigraph.storage.lance.columns import arrow_schema, arrow_type
 from omnigraph.storage.ulids import Ulids
 from omnigraph.write.envelope.blocks import BLOCK_BYTES, Block, Group, blocks, groups, is_blank, lines_of
 from omnigraph.write.envelope.record import Record, Refusal, judge

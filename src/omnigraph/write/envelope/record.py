@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from omnigraph.language.schema.model import RESERVED_PROPERTIES, EntityType, Property, Schema
-from omnigraph.storage.columns import physical_columns
+from omnigraph.storage.lance.columns import physical_columns
 from omnigraph.write.keys import TEXT, canonical_id
-from omnigraph.write.problems import Problem, hint, printable
 from omnigraph.write.values import JsonNumber, convert, named
+from omnigraph.write.violations import Problem, hint, printable
 
 _NODE_FIELDS = ("type", "data")
 _EDGE_FIELDS = ("edge", "from", "to", "data")

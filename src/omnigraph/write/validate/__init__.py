@@ -25,12 +25,12 @@ from dataclasses import replace
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import Schema
 from omnigraph.write.delta import Deltas
-from omnigraph.write.image import Image
+from omnigraph.write.pending_view import Image
 from omnigraph.write.reader import Reader
 from omnigraph.write.validate.cardinality import check_cardinality
+from omnigraph.write.validate.drop_rejected import faults, reject, settle
 from omnigraph.write.validate.endpoints import cascade, check_endpoints
 from omnigraph.write.validate.fields import check_fields
-from omnigraph.write.validate.settle import faults, reject, settle
 from omnigraph.write.validate.unique import check_unique
 
 __all__ = ["cascade", "check", "faults", "reject", "settle", "validate"]

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EdgeType
 from omnigraph.write.delta import TypeDelta, distinct, flat, no_ids
-from omnigraph.write.image import Image
-from omnigraph.write.problems import shortened
+from omnigraph.write.pending_view import Image
 from omnigraph.write.validate.fields import tell
+from omnigraph.write.violations import shortened
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import pyarrow as pa
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EdgeType, NodeType, Schema
 from omnigraph.write.delta import Deltas, Places, TypeDelta, delta, distinct, flat
-from omnigraph.write.image import Image
-from omnigraph.write.problems import shortened
+from omnigraph.write.pending_view import Image
 from omnigraph.write.reader import Reader
 from omnigraph.write.validate.fields import tell
+from omnigraph.write.violations import shortened
 
 # Nodes that were taken out of this write, by (type name, id), with their line, if any: what points to them goes, too.
 Rejected = Mapping[tuple[str, str], int | None]
@@ -39,7 +39,7 @@ def check_endpoints(image: Image, rejected: Rejected | None = None) -> list[Viol
     for n in image.schema.nodes:
         removed = image.removed(n)
         if len(removed):
-            found.extend(_bereft(image, n, removed))
+            found.extend(_edges_losing_node(image, n, removed))
     return found
 
 
@@ -70,7 +70,7 @@ def _absence(node: str, node_id: str, rejected: Rejected, places: Places) -> str
     return f"{name} was rejected{where}"
 
 
-def _bereft(image: Image, n: NodeType, removed: pa.Array) -> Iterator[Violation]:
+def _edges_losing_node(image: Image, n: NodeType, removed: pa.Array) -> Iterator[Violation]:
     for e in image.schema.incident_edges(n.name):
         for column, field, node in ends(e):
             if node != n.name:

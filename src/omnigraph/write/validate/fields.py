@@ -12,9 +12,9 @@ from omnigraph.errors import Violation
 from omnigraph.language.regex import CheckPattern
 from omnigraph.language.schema.model import INTEGERS, Constraint, Property
 from omnigraph.write.delta import TypeDelta
-from omnigraph.write.image import Image
-from omnigraph.write.problems import shortened
+from omnigraph.write.pending_view import Image
 from omnigraph.write.values import INTEGER_BOUNDS
+from omnigraph.write.violations import shortened
 
 
 def tell(

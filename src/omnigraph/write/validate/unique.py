@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EntityType, PropertyType
 from omnigraph.write.delta import TypeDelta, distinct, first_positions, flat
-from omnigraph.write.image import Image
 from omnigraph.write.keys import TEXT, tuple_texts
-from omnigraph.write.problems import shortened
+from omnigraph.write.pending_view import Image
 from omnigraph.write.validate.fields import tell
+from omnigraph.write.violations import shortened
 
 
 def check_unique(image: Image) -> list[Violation]:

@@ -1,0 +1,131 @@
+"""Settle an epoch: make the manifest decide, then believe it.
+
+1. ask       is the epoch decided? then there is nothing to do
+2. forward   a plan whose every step is there, exactly once, directly above its base: publish that very commit
+3. back      otherwise: a stamped Restore on every table of the ticket that the branch owns (which makes Lance refuse
+             what a stopped owner may still send), then publish the abort with the restored versions as pins
+
+Forks and new tables need no Restore: their names are unique, and nothing refers to them. A table with uncovered
+drift is left as it is: only `repair` may touch it. A crash at any point leaves the epoch undecided, and the next one
+settles it the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from omnigraph.commit.advisory_lock import AdvisoryLock, AdvisoryLocks
+from omnigraph.commit.effects import StaleWriter, is_declared, landed, restore, secure_effects
+from omnigraph.commit.operation import View
+from omnigraph.commit.phases import Observer
+from omnigraph.commit.plan import Plan
+from omnigraph.commit.publication import abort_record, publish
+from omnigraph.commit.stamp import Stamp
+from omnigraph.errors import UncoveredDrift
+from omnigraph.storage.files import truncated_versions
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.manifest.records import RECOVERY_ACTOR, RESET, Pin, Record
+from omnigraph.storage.manifest.table import Manifest, SwapLost
+
+
+def settle(
+    manifest: Manifest,
+    locks: AdvisoryLocks,
+    view: View,
+    lock: AdvisoryLock,
+    *,
+    observe: Observer,
+    reason: str,
+    may_forward: bool = True,
+) -> Record | None:
+    """Decide the ticket's epoch. The record of the decision; None if another process got in between (ask again).
+    EffectMissed if a Restore did not land.
+
+    `may_forward` is False for an owner whose own effects could not be made durable.
+    """
+    observe("recover")
+    head = view.head
+    if head.epoch >= lock.epoch or head.incarnation != lock.incarnation:
+        return manifest.outcome(lock.incarnation, lock.epoch)
+    try:
+        plans = [Plan.read(body) for body in locks.plans(lock)]
+        for plan in plans if may_forward else ():
+            if plan is None or not plan.follows(head) or not manifest.has_schema(plan.record.schema):
+                continue
+            if landed(view.tables, plan, lock):
+                return _forward(manifest, view, lock, plan, observe=observe)
+        declared = [(t, p.unstamped) for plan in plans if plan is not None for t, p in plan.tables.items()]
+        return _back(manifest, view, lock, observe=observe, reason=reason, declared=dict(declared))
+    except (SwapLost, StaleWriter):
+        return None
+
+
+def _forward(manifest: Manifest, view: View, lock: AdvisoryLock, plan: Plan, *, observe: Observer) -> Record:
+    record = plan.record
+    if lock.claimant > 0:
+        note = {"outcome": "rolled_forward", "kind": lock.kind, "operation": lock.nonce, "by": RECOVERY_ACTOR}
+        record = replace(record, recovery=note)
+    secure_effects(view.tables, plan.tables.values(), manifest.checksums(record))
+    observe("decide")
+    publish(manifest, view.tables, view.head, record)
+    return record
+
+
+def _back(
+    manifest: Manifest,
+    view: View,
+    lock: AdvisoryLock,
+    *,
+    observe: Observer,
+    reason: str,
+    declared: Mapping[str, Sequence[str]],
+) -> Record:
+    restored: dict[str, Pin] = {}
+    # A ticket that can't be read does not say which tables its owner touched: then all of them are fenced.
+    # A reset that names none moves none.
+    tables = lock.tables or (() if lock.kind == RESET else tuple(view.pins))
+    for table in sorted(tables):
+        pin = view.pins.get(table)
+        if pin is None or not view.owns(pin):
+            continue
+        try:
+            restored[table] = _fence(view, pin, lock, observe=observe, declared=declared.get(table, ()))
+        except UncoveredDrift:
+            continue
+    record = abort_record(view.head, lock, pins=view.pins, restored=restored, reason=reason)
+    observe("decide")
+    publish(manifest, view.tables, view.head, record)
+    return record
+
+
+def _fence(view: View, pin: Pin, lock: AdvisoryLock, *, observe: Observer, declared: Sequence[str]) -> Pin:
+    _put_away_torn(view, pin, lock, declared)
+    newest = view.tables.newest(pin)
+    for version, text in lance_api.stamps_above(newest, pin.version):
+        stamp = Stamp.parse(text)
+        if stamp is None and is_declared(newest, version, declared):
+            continue
+        if stamp is None:
+            raise UncoveredDrift(
+                table_key=view.table_keys.get(pin.table, pin.table),
+                branch=view.head.branch,
+                manifest_version=pin.version,
+                lance_head_version=version,
+            )
+        if stamp.epoch > lock.epoch:
+            raise StaleWriter(str(stamp))
+    return restore(view, pin, lock, attempt=0, newest_version=newest.version, observe=observe)
+
+
+def _put_away_torn(view: View, pin: Pin, lock: AdvisoryLock, declared: Sequence[str]) -> None:
+    """Put away what a power loss cut short, and what of the same call of Lance lies above it."""
+    location, uri = view.tables.location, view.tables.location.join(pin.path)
+
+    def are_orphans(versions: list[int]) -> bool:
+        # The gap below them is a loss only while the epoch is undecided: else it is cleanup that follows a head.
+        if view.manifest.head(view.head.branch).epoch >= lock.epoch:
+            raise StaleWriter(f"epoch {lock.epoch} is decided")
+        return all(is_declared(lance_api.open_table(location, uri, version=v), v, declared) for v in versions)
+
+    truncated_versions.move_aside(location, uri, above=pin.version, orphans=are_orphans)

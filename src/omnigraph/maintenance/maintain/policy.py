@@ -1,0 +1,294 @@
+"""What `maintain` may do: one policy file for the whole of maintenance, or the same by options.
+
+    optimize:
+      branches: [main, "review/*"]      # names and patterns; main by default
+      tables: [Person, Knows]           # all by default
+      target_rows_per_fragment: 200000
+      concurrency: 8
+    verify:
+      depth: quick                      # or sample, or full
+      orphans_older_than: 7d
+    budget:
+      max_time: 30m                     # optimize begins no new work so long after the start
+      max_bytes: 20GiB                  # optimize reads no more, all branches together
+      max_rows: 50000000
+    cleanup:                            # what `omnigraph cleanup --policy` reads from the same file
+      keep: 10
+      older_than: 30d
+
+Every section may be left out. A file that holds what cleanup reads at its top, without sections, serves as well.
+Without anything about cleanup there is no retention: then nothing may be removed.
+
+Strict: what is not known is refused with its place, before anything is done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from omnigraph.config.durations import DURATION_FORM, duration_text, parse_duration
+from omnigraph.config.yaml import Entry, Text, Value, parse_yaml
+from omnigraph.errors import FileUnreadable, PolicyFileError, UsageError
+from omnigraph.language.schema.source import Place
+from omnigraph.maintenance.cleanup.policy import KEYS, Policy, make_policy, parse_policy, policy_from_json
+from omnigraph.storage.manifest.records import MAIN
+from omnigraph.write.violations import nearest
+
+Depth = Literal["quick", "sample", "full"]
+DEPTHS: tuple[Depth, ...] = ("quick", "sample", "full")
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "optimize": ("branches", "tables", "target_rows_per_fragment", "concurrency"),
+    "verify": ("depth", "orphans_older_than"),
+    "budget": ("max_time", "max_bytes", "max_rows"),
+    "cleanup": (),  # cleanup's own reader knows them
+}
+SIZE_FORM = "a size like 500MiB or 20GiB"
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class OptimizePart:
+    """`branches` are names and patterns; `tables` table keys or type names, None for all."""
+
+    branches: tuple[str, ...] = (MAIN,)
+    tables: tuple[str, ...] | None = None
+    target_rows_per_fragment: int | None = None
+    concurrency: int | None = None
+
+
+@dataclass(frozen=True)
+class VerifyPart:
+    depth: Depth = "quick"
+    orphans_older_than_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of what optimize reads, over all branches, and of when it begins new work, from the start of the run."""
+
+    max_time_s: float | None = None
+    max_bytes: int | None = None
+    max_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_time_s", "max_bytes", "max_rows"):
+            given = getattr(self, name)
+            if given is not None and given <= 0:
+                raise UsageError(detail=f"{name.removesuffix('_s')} is more than 0, not {given}.")
+
+
+@dataclass(frozen=True)
+class MaintainPolicy:
+    """`retention` is None where nobody said what to keep: then cleanup only looks."""
+
+    optimize: OptimizePart = field(default_factory=OptimizePart)
+    verify: VerifyPart = field(default_factory=VerifyPart)
+    budget: Budget = field(default_factory=Budget)
+    retention: Policy | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        orphans = self.verify.orphans_older_than_s
+        time_s = self.budget.max_time_s
+        return {
+            "optimize": {**asdict(self.optimize), **_listed(self.optimize)},
+            "verify": {
+                "depth": self.verify.depth,
+                "orphans_older_than": None if orphans is None else duration_text(orphans),
+            },
+            "budget": {
+                "max_time": None if time_s is None else duration_text(time_s),
+                "max_bytes": self.budget.max_bytes,
+                "max_rows": self.budget.max_rows,
+            },
+            "cleanup": None if self.retention is None else self.retention.to_json(),
+        }
+
+
+def _listed(part: OptimizePart) -> dict[str, Any]:
+    return {"branches": list(part.branches), "tables": None if part.tables is None else list(part.tables)}
+
+
+def make_maintain_policy(
+    policy: MaintainPolicy | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    *,
+    branches: Sequence[str] | None = None,
+    keep: int | None = None,
+    older_than: str | float | None = None,
+    max_time_s: float | None = None,
+    max_bytes: int | None = None,
+) -> MaintainPolicy:
+    """A policy from a file, its content or a value; options come before what it says.
+
+    UsageError where retention is given twice: of two rules for what may be destroyed neither is a default.
+    """
+    if policy is None:
+        found = MaintainPolicy()
+    elif isinstance(policy, MaintainPolicy):
+        found = policy
+    elif isinstance(policy, Mapping):
+        found = policy_of(policy)
+    else:
+        found = read_maintain_policy(os.fspath(policy))
+    if keep is not None or older_than is not None:
+        if found.retention is not None:
+            raise UsageError(detail="the policy says what to keep: leave --keep and --older-than out.")
+        found = replace(found, retention=make_policy(keep=keep, older_than=older_than))
+    if branches:
+        found = replace(found, optimize=replace(found.optimize, branches=tuple(branches)))
+    budget = found.budget
+    if max_time_s is not None:
+        budget = replace(budget, max_time_s=max_time_s)
+    if max_bytes is not None:
+        budget = replace(budget, max_bytes=max_bytes)
+    return replace(found, budget=budget)
+
+
+def read_maintain_policy(path: str) -> MaintainPolicy:
+    """A policy file. PolicyFileError shows the place of what is wrong."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileUnreadable(path=path, detail=str(error)) from error
+    return parse_maintain_policy(text, file=path)
+
+
+def parse_maintain_policy(text: str, *, file: str = "<policy>") -> MaintainPolicy:
+    source = _Text(file, text)
+    root = parse_yaml(source, os.environ)
+    if not isinstance(root.data, dict):
+        raise source.error(root.place, "a policy file is a mapping, as in: cleanup: {keep: 10}")
+    reader = _Reader(source)
+    if not set(root.data) & set(SECTIONS):
+        reader.require_known(root.data, (*SECTIONS, *KEYS))
+        return MaintainPolicy(retention=parse_policy(text, file=file))
+    found = reader.policy(root.data)
+    return replace(found, retention=parse_policy(text, file=file)) if "cleanup" in root.data else found
+
+
+def policy_of(body: Mapping[str, Any]) -> MaintainPolicy:
+    """What `MaintainPolicy.to_json` made, or the same as a mapping of one's own."""
+    import orjson
+
+    retention = body.get("cleanup")
+    rest = {
+        name: {key: value for key, value in section.items() if value is not None}
+        if isinstance(section, Mapping)
+        else section
+        for name, section in body.items()
+        if name != "cleanup" and section is not None
+    }
+    # JSON is YAML: one reader judges both.
+    try:
+        text = orjson.dumps(rest).decode()
+    except orjson.JSONEncodeError as error:
+        raise UsageError(detail=f"policy holds something that is no JSON: {error}.") from error
+    found = parse_maintain_policy(text) if rest else MaintainPolicy()
+    return found if retention is None else replace(found, retention=make_policy(policy=policy_from_json(retention)))
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes, units being powers of 1024; None if it is no size."""
+    found = _SIZE.fullmatch(text.strip())
+    return None if found is None else int(float(found[1]) * 1024 ** "bkmgt".index((found[2] or "b")[0].lower()))
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+class _Text(Text):
+    """The same text, and errors that speak of a policy file."""
+
+    def error(self, place: Place, detail: str) -> PolicyFileError:
+        told = detail.replace("a pipeline file", "a policy file")
+        return PolicyFileError(**self.fields(place, told), more="", problems=[])
+
+
+@dataclass(frozen=True)
+class _Reader:
+    source: _Text
+
+    def require_known(self, entries: Mapping[str, Entry], known: Sequence[str]) -> None:
+        for key, entry in entries.items():
+            if key not in known:
+                close = nearest(key, known)
+                hint = f"did you mean {close}?" if close else f"there is {', '.join(known)}."
+                raise self.source.error(entry.place, f"{key} is not known here; {hint}")
+
+    def policy(self, root: Mapping[str, Entry]) -> MaintainPolicy:
+        self.require_known(root, tuple(SECTIONS))
+        sections = {name: self._section(entry) for name, entry in root.items() if name != "cleanup"}
+        return MaintainPolicy(
+            optimize=self._optimize(sections.get("optimize", {})),
+            verify=self._verify(sections.get("verify", {})),
+            budget=Budget(
+                max_time_s=self._seconds(sections.get("budget", {}).get("max_time")),
+                max_bytes=self._size(sections.get("budget", {}).get("max_bytes")),
+                max_rows=self._count(sections.get("budget", {}).get("max_rows"), least=1),
+            ),
+        )
+
+    def _optimize(self, fields: Mapping[str, Entry]) -> OptimizePart:
+        branches = tuple(self._names(fields.get("branches")))
+        tables = tuple(self._names(fields.get("tables")))
+        return OptimizePart(
+            branches=branches or (MAIN,),
+            tables=tables or None,
+            target_rows_per_fragment=self._count(fields.get("target_rows_per_fragment"), least=2),
+            concurrency=self._count(fields.get("concurrency"), least=1),
+        )
+
+    def _verify(self, fields: Mapping[str, Entry]) -> VerifyPart:
+        depth: Depth = "quick"
+        if "depth" in fields:
+            value = fields["depth"].value
+            found = next((d for d in DEPTHS if d == value.data), None)
+            if found is None:
+                raise self.source.error(value.place, f"depth is one of {', '.join(DEPTHS)}.")
+            depth = found
+        return VerifyPart(depth, self._seconds(fields.get("orphans_older_than")))
+
+    def _section(self, entry: Entry) -> dict[str, Entry]:
+        known = SECTIONS[entry.key]
+        if not isinstance(entry.value.data, dict):
+            raise self.source.error(entry.value.place, f"{entry.key} is a mapping with {', '.join(known)}.")
+        found: dict[str, Entry] = entry.value.data
+        self.require_known(found, known)
+        return found
+
+    def _names(self, entry: Entry | None) -> Iterator[str]:
+        if entry is None:
+            return
+        values = entry.value.data if isinstance(entry.value.data, list) else [entry.value]
+        for one in values:
+            if not isinstance(one, Value) or not one.raw.strip():
+                raise self.source.error(entry.value.place, f"{entry.key} is a list of names, as in: [main].")
+            yield one.raw
+
+    def _count(self, entry: Entry | None, *, least: int) -> int | None:
+        if entry is None:
+            return None
+        data = entry.value.data
+        if not isinstance(data, int) or isinstance(data, bool) or data < least:
+            raise self.source.error(entry.value.place, f"{entry.key} is a number of at least {least}.")
+        return data
+
+    def _seconds(self, entry: Entry | None) -> float | None:
+        if entry is None:
+            return None
+        found = parse_duration(entry.value.raw)
+        if not found:
+            raise self.source.error(entry.value.place, f"{entry.key} is {DURATION_FORM}.")
+        return found
+
+    def _size(self, entry: Entry | None) -> int | None:
+        if entry is None:
+            return None
+        found = parse_size(entry.value.raw)
+        if not found:
+            raise self.source.error(entry.value.place, f"{entry.key} is {SIZE_FORM}.")
+        return found

@@ -1,0 +1,146 @@
+"""Words: which rows an INVERTED index finds for a word, against the texts as they are.
+
+How a text falls into words is the tokenizer's business (case, stems, stop words), so the truth is asked of Lance too:
+the rows in question go into a small table in memory with an index of the same settings, and that one, fresh from the
+texts, says which of them hold the word. In question are the rows that the index returns and those whose text holds the
+word as it is written.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.maintenance.verify.findings import Finding
+from omnigraph.maintenance.verify.rows import named_rows
+from omnigraph.maintenance.verify.scope import Line
+from omnigraph.maintenance.verify.tables import tell
+from omnigraph.storage.lance.scratch import memory_index
+from omnigraph.storage.lance.tables import name_of
+from omnigraph.storage.layout import Location
+from omnigraph.storage.manifest.table import quote
+
+SAMPLE_WORDS = 6
+BATCH_WORDS = 64
+ROWS_MAX = 20_000
+"""A word that more rows hold says little about any of them, and costs much."""
+_WORD = re.compile(r"[A-Za-z0-9]{3,30}")
+_SETTINGS = (
+    *("base_tokenizer", "language", "with_position", "max_token_length", "lower_case", "stem", "remove_stop_words"),
+    *("ascii_folding", "min_ngram_length", "max_ngram_length", "prefix_only"),
+)
+
+
+def check_words(
+    location: Location, line: Line, table: Any, task: Mapping[str, Any], *, named: str
+) -> Iterator[Finding | int]:
+    asking = _Asking(location, line, table, task["index"], named)
+    asked: set[str] = set()
+    for words in _questions(table, task["index"]["column"], task):
+        new = [word for word in words if word not in asked]
+        asked.update(new)
+        for start in range(0, len(new), BATCH_WORDS):
+            yield from asking.ask(new[start : start + BATCH_WORDS])
+    if not asked:
+        yield from asking.open()
+
+
+def _questions(table: Any, column: str, task: Mapping[str, Any]) -> Iterator[list[str]]:
+    where = f"{name_of(column)} IS NOT NULL"
+    if task["full"]:
+        for batch in table.scanner(columns=[column], filter=where).to_batches():
+            yield sorted({w.lower() for text in batch.column(column).to_pylist() for w in _WORD.findall(text)})
+        return
+    chance = random.Random(task["seed"])
+    fragments = table.get_fragments()
+    sampled: list[str] = []
+    for fragment in chance.sample(fragments, min(len(fragments), SAMPLE_WORDS)):
+        rows = table.scanner(columns=[column], filter=where, fragments=[fragment], limit=4).to_table()
+        words = sorted({w.lower() for text in rows.column(column).to_pylist() for w in _WORD.findall(text)})
+        sampled += chance.sample(words, min(len(words), 2))
+    yield sampled
+
+
+class _Asking:
+    """One index, asked for words."""
+
+    def __init__(self, location: Location, line: Line, table: Any, index: Mapping[str, Any], named: str) -> None:
+        self._location = location
+        self._line = line
+        self._table = table
+        self._column: str = index["column"]
+        self._named = named
+        self._settings = next(d.details for d in table.describe_indices() if d.name == index["name"]) or {}
+
+    def open(self) -> Iterator[int]:
+        """Texts without a word that could be asked for say nothing of answers; but the index must be readable."""
+        self._by_index(self._table, self._column, "omnigraph")
+        yield 1
+
+    def ask(self, words: Sequence[str]) -> Iterator[Finding | int]:
+        answers = {word: self._by_index(self._table, self._column, word) for word in words}
+        rare = {word: rows for word, rows in answers.items() if rows.num_rows <= ROWS_MAX}
+        texts = self._written(list(rare)) if rare else None
+        if texts is None:
+            if len(words) > 1:  # together they are in too many rows
+                for word in words:
+                    yield from self.ask([word])
+            return
+        texts = _once(pa.concat_tables([texts, *(rows.select(texts.column_names) for rows in rare.values())]))
+        if texts.num_rows == 0:
+            return
+        truth = self._fresh(texts)
+        for word, rows in rare.items():
+            yield 1
+            right = set(self._by_index(truth, "text", word).column("row").to_pylist())
+            yield from self._compare(word, rows.column("_rowid").to_pylist(), right)
+
+    def _by_index(self, table: Any, column: str, word: str) -> pa.Table:
+        from lance.query import MatchQuery
+
+        columns = ["row", "_score"] if column != self._column or table is not self._table else [column, "_score"]
+        query = MatchQuery(word, column)
+        # Of the truth all is wanted: it is made of the rows of many words, and a word may be in more of them than one
+        # asks an index for.
+        most = ROWS_MAX + 1 if table is self._table else None
+        return table.scanner(columns=columns, full_text_query=query, with_row_id=True, limit=most).to_table()
+
+    def _written(self, words: Sequence[str]) -> pa.Table | None:
+        """Rows whose text holds one of the words as it is written, by a scan; None if they are too many."""
+        name = f"lower({name_of(self._column)})"
+        where = " OR ".join(f"contains({name}, {quote(word)})" for word in words)
+        scanner = self._table.scanner(
+            columns=[self._column], filter=where, with_row_id=True, limit=ROWS_MAX + 1, use_scalar_index=False
+        )
+        found = scanner.to_table()
+        return None if found.num_rows > ROWS_MAX else found
+
+    def _fresh(self, rows: pa.Table) -> Any:
+        """An index with the same settings, made from these texts as they are now; `row` is the row's id."""
+        kept = {name: self._settings[name] for name in _SETTINGS if self._settings.get(name) is not None}
+        texts = pa.table({"row": rows.column("_rowid"), "text": rows.column(self._column)})
+        return memory_index(texts, "text", "INVERTED", **kept)
+
+    def _compare(self, word: str, found: list[int], right: set[int]) -> Iterator[Finding]:
+        for code, rows, text in (
+            ("index_stale", set(found) - right, "finds rows by words that they do not hold"),
+            ("index_wrong_answer", right - set(found), "does not find rows that hold a word"),
+        ):
+            if rows:
+                named = named_rows(self._location, self._line, sorted(rows)[:3], ("id",))
+                examples = [f"{word}: {one}" for one in named]
+                yield tell(code, self._line, f"{self._named} {text}", count=len(rows), examples=examples)
+        doubled = len(found) - len(set(found))
+        if doubled:
+            text = f"{self._named} returns rows more than once"
+            yield tell("index_stale", self._line, text, count=doubled, examples=[word])
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """Each row once, known by its id."""
+    first = {row: place for place, row in reversed(list(enumerate(rows.column("_rowid").to_pylist())))}
+    return rows.take(pa.array(sorted(first.values()), pa.int64()))

@@ -1,0 +1,208 @@
+"""What lies around the tables: undecided operations, lost commits, drift, folders that no commit knows, files of
+strangers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+
+from omnigraph.commit.advisory_lock import AdvisoryLocks, epoch_of
+from omnigraph.commit.committer import Committer
+from omnigraph.commit.operation import View
+from omnigraph.commit.stamp import Stamp
+from omnigraph.errors import BranchNotFound, CommitNotFound, GraphMoved, NotAGraph, StorageError, VersionReclaimed
+from omnigraph.maintenance.drift import Drift, drift_of
+from omnigraph.maintenance.recover import pending
+from omnigraph.maintenance.verify.files import BOOKKEEPING
+from omnigraph.maintenance.verify.findings import FOREIGN, Finding, found
+from omnigraph.maintenance.verify.reading import reading
+from omnigraph.storage.files.references import folder_of
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.layout import (
+    LAYOUT_FOLDERS,
+    MANIFEST,
+    RECOVERY,
+    RESERVE,
+    STAGING,
+    TABLE_FOLDERS,
+    TABLE_NAME,
+    Location,
+)
+from omnigraph.storage.manifest.records import Head, Pin
+from omnigraph.storage.manifest.table import FORMAT
+from omnigraph.storage.objects.control_objects import ControlObjects
+from omnigraph.storage.objects.listing import StoredFile, children, folders, listed
+
+_INTENT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\.json(#\d+)?")
+"""What programs of older formats kept directly in `__recovery`."""
+
+
+def check_tickets(committer: Committer, heads: Mapping[str, Head]) -> Iterator[Finding]:
+    for one in pending(committer):
+        if one.branch in heads and not one.alive:
+            text = f"an operation ({one.kind}) of a writer that died on {one.branch} is not settled"
+            yield found("dead_ticket", text, branch=one.branch, examples=[f"epoch {one.epoch}, {one.operation}"])
+
+
+def check_lost(committer: Committer, heads: Mapping[str, Head]) -> Iterator[Finding]:
+    """Operations that reached tables and that the head of their branch does not know, while nobody is at them.
+
+    A ticket is there before the first effect, and goes only after the head has moved. So the versions are looked at
+    first, then the ticket, then the head once more: whoever was at work had the ticket, or has moved the head by now.
+    Where neither is so the head was further once, and the version of the manifest that held it is gone.
+    """
+    if committer.manifest.format() < FORMAT:
+        return
+    for view in _views(committer, heads):
+        ahead: dict[int, set[str]] = {}
+        for table, pin in view.pins.items():
+            for stamp in _stamps_above(view, pin):
+                if stamp.incarnation == view.head.incarnation and stamp.epoch > view.head.epoch:
+                    ahead.setdefault(stamp.epoch, set()).add(view.table_keys.get(table, table))
+        for epoch, tables in sorted(ahead.items()):
+            if _is_lost(committer, view.head, epoch):
+                branch, reached = view.head.branch, view.head.epoch
+                text = f"epoch {epoch} of {branch} has left versions in tables, and the head is only at {reached}"
+                yield found("commit_lost", text, branch=branch, count=len(tables), examples=sorted(tables))
+
+
+def _is_lost(committer: Committer, head: Head, epoch: int) -> bool:
+    if AdvisoryLocks(ControlObjects(committer.manifest.location)).holder(head.incarnation, epoch) is not None:
+        return False
+    now = committer.manifest.find(head.branch)
+    return now is not None and now.incarnation == head.incarnation and now.epoch < epoch
+
+
+def _stamps_above(view: View, pin: Pin) -> list[Stamp]:
+    """The stamps of ours on versions above a pin of a table that the branch owns."""
+    try:
+        with reading(f"reading the history of {pin.path}"):
+            if not view.owns(pin) or view.tables.newest_version(pin) == pin.version:
+                return []
+            stamps = lance_api.stamps_above(view.tables.newest(pin), pin.version)
+    except (GraphMoved, StorageError, VersionReclaimed, lance_api.TableMissing):
+        return []  # what is not there or can't be opened is told of it elsewhere
+    return [known for _, text in stamps if (known := Stamp.parse(text)) is not None]
+
+
+class _SchemalessView(View):
+    """A view of a branch whose schema can't be read: tables are known by their ids."""
+
+    @property
+    def table_keys(self) -> dict[str, str]:
+        return {table: f"{'edge' if table[0] == 'e' else 'node'}:{table}" for table in self.pins}
+
+
+def _views(committer: Committer, heads: Iterable[str]) -> Iterator[View]:
+    with suppress(StorageError, CommitNotFound, NotAGraph), reading("reading the states of branches"):
+        committer.manifest.preload(committer.manifest.heads().values())
+    for branch in heads:
+        view = _seen(committer, branch)
+        if view is not None:
+            yield view
+
+
+def _seen(committer: Committer, branch: str) -> View | None:
+    """The branch's newest state, as far as the manifest can be read; None if it is gone."""
+    head = committer.manifest.find(branch)
+    if head is None:
+        return None
+    try:
+        with reading(f"reading the state of {branch}"):
+            view = committer.view(branch)
+            return view if view.table_keys else None  # which reads the schema
+    except BranchNotFound:
+        return None
+    except (StorageError, CommitNotFound, NotAGraph):
+        pins = {table: pin for table, pin in head.pins.items() if pin is not None}
+        return _SchemalessView(head=head, pins=pins, manifest=committer.manifest, tables=committer.tables)
+
+
+def check_drift(committer: Committer, heads: Mapping[str, Head]) -> Iterator[Finding]:
+    """Of the newest state of every branch: what lies above an older pin may be another writer's commit."""
+    for view in _views(committer, heads):
+        for table in view.pins:
+            drift = _drift(committer, view, table)
+            if drift is not None:
+                text = (
+                    f"{drift.table_key} is at version {drift.head_version}, ahead of the published version "
+                    f"{drift.pin.version}, and no operation of omnigraph explains it"
+                )
+                yield found(
+                    "uncovered_drift",
+                    text,
+                    table=drift.table_key,
+                    branch=view.head.branch,
+                    examples=drift.operations,
+                )
+
+
+def _drift(committer: Committer, view: View, table: str) -> Drift | None:
+    try:
+        with reading(f"reading the history of {view.pins[table].path}"):
+            drift = drift_of(view, table)
+            # Once more on a newer state: a repair may have published it in the meantime.
+            newer = None if drift is None else _seen(committer, view.head.branch)
+            return None if newer is None or table not in newer.pins else drift_of(newer, table)
+    except (GraphMoved, StorageError, VersionReclaimed, lance_api.TableMissing):
+        return None  # the version itself is not there or can't be opened, which is told of it elsewhere
+
+
+def check_folders(location: Location, known: set[str] | None, *, old_s: float) -> Iterator[Finding]:
+    """Tables that no commit knows, and files of jobs that ended long ago; `known` None if nobody can say which are."""
+    for folder in (*TABLE_FOLDERS.values(), STAGING):
+        is_staging = folder == STAGING
+        newest: dict[str, float] = {}
+        for name, modified_s in _tops(location, folder, known or set()):
+            newest[name] = max(newest.get(name, 0.0), modified_s)
+        old = sorted(name for name, modified_s in newest.items() if modified_s < old_s)
+        foreign = [] if is_staging else [name for name in old if not TABLE_NAME.fullmatch(name.rpartition("/")[2])]
+        left = [name for name in old if name not in foreign]
+        if left and (is_staging or known is not None):
+            text = "files of jobs that ended long ago" if is_staging else "folders of tables that no commit knows"
+            yield found("unexplained_file", text, count=len(left), examples=left)
+        if foreign:
+            text = "folders lie where omnigraph puts those of tables only"
+            yield found("unexplained_file", text, count=len(foreign), examples=foreign, cause=FOREIGN)
+
+
+def check_foreign(location: Location, *, old_s: float) -> Iterator[Finding]:
+    """What lies where omnigraph puts nothing, of whatever age: no work in flight can have made it.
+
+    In the folders where Lance and the store keep files of their own, once it is old.
+    """
+    files, names = children(location, "")
+    foreign = [name for name in files if name != RESERVE or not location.is_local]
+    foreign += [f"{name}/" for name in names if name not in LAYOUT_FOLDERS]
+    for folder in TABLE_FOLDERS.values():
+        foreign += [f"{folder}/{name}" for name in children(location, folder)[0]]
+    for folder, strange in ((MANIFEST, _beside_lance), (RECOVERY, _no_control)):
+        links: list[str] = []
+        old = [file for file in listed(location, folder, links=links) if file.modified_s < old_s]
+        foreign += [f"{folder}/{path}" for path in (*strange(old), *links)]
+    if foreign:
+        text = "files lie where omnigraph puts none"
+        yield found("unexplained_file", text, count=len(foreign), examples=sorted(foreign), cause=FOREIGN)
+
+
+def _beside_lance(files: Iterable[StoredFile]) -> Iterator[str]:
+    other = folder_of(MANIFEST, ((f.path, f.size, f.modified_s) for f in files)).other
+    yield from (file.path for file in other if not BOOKKEEPING.search(file.path))
+
+
+def _no_control(files: Iterable[StoredFile]) -> Iterator[str]:
+    for file in files:
+        is_ticket = file.path.count("/") == 1 and epoch_of(file.path) is not None
+        if not is_ticket and not _INTENT.fullmatch(file.path):
+            yield file.path
+
+
+def _tops(location: Location, folder: str, known: set[str]) -> Iterator[tuple[str, float]]:
+    """(folder, time of a file in it) of everything directly below `folder` that is not known."""
+    for name in folders(location, folder):
+        below = f"{folder}/{name}"
+        if below not in known:
+            for file in listed(location, below, links=[]):
+                yield below, file.modified_s

@@ -1,0 +1,296 @@
+"""Export into a folder: one folder per type, written by tasks on Spark or in this process.
+
+    <out>/schema.pg                             the schema of the exported state
+    <out>/nodes/Person/part-00000.parquet       one file per task; for lance, nodes/Person.lance is one table
+    <out>/edges/Knows/part-00000.parquet
+    <out>/_export.json                          what was exported; written last
+
+1. plan    one snapshot; every table is cut into groups of fragments, each group is one task and one file. The cut hangs
+           on the snapshot only, so the same state gives the same files. A type without rows gets one file without rows
+           The snapshot's versions are leased, so that no cleanup removes them meanwhile
+2. claim   the folder is empty, or holds what an export left that is not running any more, which is removed first;
+           `_unfinished.json`, created only if there is none, says who writes here
+3. write   the tasks; a file appears when it is whole
+4. check   what is in the folder is what the tasks said, to the byte. Executors that write to disks of their own are
+           found here
+5. finish  `_export.json`, then `_unfinished.json` goes
+
+A crash before the last step leaves a folder without `_export.json`: an unfinished export. The next export into it
+removes exactly what this module wrote, and only if the process that wrote it said that it gave up, or is provably gone;
+anything else in the folder makes it refuse and touch nothing. A finished export is never overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from omnigraph.commit import owner
+from omnigraph.errors import ExportFolderTaken, OmnigraphError, StorageError, UsageError
+from omnigraph.graph.results import ExportResult
+from omnigraph.graph.snapshot import Snapshot
+from omnigraph.language import identifiers as form
+from omnigraph.language.schema.model import EntityType
+from omnigraph.language.schema.show import render
+from omnigraph.pipeline.export.stream import chosen_types
+from omnigraph.pipeline.export.tasks import EXTENSIONS, WRITE_PART, PartTask, lance_schema
+from omnigraph.pipeline.snapshot_lease import under_lease
+from omnigraph.storage.lance.fragment_groups import cut
+from omnigraph.storage.lance.plain_tables import commit_table
+from omnigraph.storage.layout import Location, locate
+from omnigraph.storage.objects.folder import Folder
+from omnigraph.tasks.engine import Engines
+
+DONE, UNFINISHED, SCHEMA, SCRATCH = "_export.json", "_unfinished.json", "schema.pg", "_partial"
+SHAPE = 1
+"""Counts changes of the shape of `_export.json`."""
+ROWS_PER_FILE = 500_000
+BYTES_PER_FILE = 128 << 20
+_LANCE_FOLDERS = r"(data|_versions|_transactions|_deletions|_indices|_refs)/.+"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an export will write: its types in order, and one task per file."""
+
+    snapshot: Snapshot
+    out: Location
+    format: str
+    run: str
+    types: tuple[EntityType, ...]
+    tasks: tuple[PartTask, ...]
+
+    @property
+    def scratch(self) -> str:
+        return f"{SCRATCH}/{self.run}"
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return tuple(_place(t, self.format) for t in self.types)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(task.size_bytes for task in self.tasks)
+
+    def tasks_of(self, t: EntityType) -> list[int]:
+        return [number for number, task in enumerate(self.tasks) if task.type is t]
+
+
+def export_folder(
+    snapshot: Snapshot,
+    out: Location,
+    engines: Engines,
+    *,
+    format: str = "jsonl",
+    types: Sequence[str] | None = None,
+    engine: str | None = None,
+) -> ExportResult:
+    """Write one snapshot into a folder that is empty or does not exist."""
+    started = time.monotonic()
+    if format not in EXTENSIONS:
+        raise UsageError(detail=f"the format is one of {', '.join(EXTENSIONS)}, not {format!r}.")
+    _require_outside(snapshot, out)
+    plan = make_plan(snapshot, out, format=format, types=types)
+    folder = Folder(out)
+    _leftovers(folder)  # a folder that is taken is told before Spark starts
+    runner = engines.runner(work_bytes=plan.size_bytes, requested=engine)
+    with under_lease(snapshot, required=False):
+        _claim(folder, plan)
+        try:
+            folder.make(plan.scratch, *plan.folders)
+            done = runner.run(WRITE_PART, [task.to_json() for task in plan.tasks], stage=f"writing {format}")
+            files = _finish(folder, plan, done)
+        except BaseException:
+            _give_up(folder, plan)
+            raise
+    return ExportResult(
+        branch=snapshot.branch,
+        commit=snapshot.commit,
+        rows=_rows(plan, done),
+        format=format,
+        out=out.uri,
+        files=len(files),
+        engine=runner.engine,
+        seconds=round(time.monotonic() - started, 3),
+    )
+
+
+def folder_location(address: str | os.PathLike[str]) -> Location:
+    """Where a folder for an export is. A name that looks like that of one file is refused."""
+    text = os.fspath(address)
+    if re.search(r"\.(jsonl|ndjson|json)(\.(gz|zst))?$", text, re.IGNORECASE):
+        raise UsageError(detail=f"{text} names a file, and an export goes into a folder; records go to a function.")
+    return locate(text)
+
+
+def _require_outside(snapshot: Snapshot, out: Location) -> None:
+    graph = snapshot.view.tables.location.uri
+    if f"{out.uri}/".startswith(f"{graph}/"):
+        raise UsageError(detail=f"{out.uri} lies in the graph {graph}; an export goes elsewhere.")
+
+
+# ---- plan ------------------------------------------------------------------------------------------------------------
+
+
+def make_plan(snapshot: Snapshot, out: Location, *, format: str, types: Sequence[str] | None) -> Plan:
+    """The tasks of an export. Only the lists of fragments are read."""
+    chosen = tuple(chosen_types(snapshot, types))
+    run = secrets.token_hex(6)
+    tasks: list[PartTask] = []
+    for t in chosen:
+        parts = cut(snapshot.view.open(t), rows_most=ROWS_PER_FILE, bytes_most=BYTES_PER_FILE)
+        for number, part in enumerate(parts):
+            file = "" if format == "lance" else f"/part-{number:05}{EXTENSIONS[format]}"
+            tasks.append(
+                PartTask(
+                    graph=snapshot.view.tables.location,
+                    out=out,
+                    format=format,
+                    type=t,
+                    pin=snapshot.view.pins[t.id],
+                    fragments=part.fragments,
+                    rows=part.rows,
+                    size_bytes=part.size_bytes,
+                    path=_place(t, format) + file,
+                    scratch=f"{SCRATCH}/{run}",
+                )
+            )
+    return Plan(snapshot, out, format, run, chosen, tuple(tasks))
+
+
+def _place(t: EntityType, format: str) -> str:
+    with form.reading("the schema of the snapshot"):  # here the name becomes a path
+        return f"{t.kind}s/{form.type_name(t.name)}{'.lance' if format == 'lance' else ''}"
+
+
+# ---- claim -----------------------------------------------------------------------------------------------------------
+
+
+def _claim(folder: Folder, plan: Plan) -> None:
+    """Make the folder ours, or refuse. What an export left that is not running any more is removed."""
+    found = _leftovers(folder)
+    folder.delete(name for name in found if name != UNFINISHED)
+    if found:
+        folder.drop_empty()
+        folder.delete([UNFINISHED])
+    mark = {
+        "omnigraph_export": SHAPE,
+        "run": plan.run,
+        "owner": owner.myself(),
+        "format": plan.format,
+        "folders": plan.folders,
+    }
+    if not folder.create(UNFINISHED, orjson.dumps(mark)):
+        raise ExportFolderTaken(path=folder.uri, detail="another export has just begun to write there.")
+
+
+def _leftovers(folder: Folder) -> list[str]:
+    """The files of an export that is not running any more; ExportFolderTaken if there is anything else."""
+    found = sorted(folder.files())
+    if not found:
+        return []
+    if DONE in found:
+        raise ExportFolderTaken(path=folder.uri, detail="it holds a finished export.")
+    mark = _mark(folder)
+    if mark is None:
+        raise ExportFolderTaken(path=folder.uri, detail=f"it is not empty: {found[0]}.")
+    if mark["owner"] is not None and not owner.is_gone(mark["owner"]):
+        raise ExportFolderTaken(path=folder.uri, detail="an unfinished export is there, and it may still be running.")
+    foreign = [name for name in found if not _is_ours(name, mark)]
+    if foreign:
+        raise ExportFolderTaken(path=folder.uri, detail=f"beside an unfinished export it holds {foreign[0]}.")
+    return found
+
+
+def _mark(folder: Folder) -> dict[str, Any] | None:
+    """What the unfinished export in this folder says of itself; None if there is none that can be understood."""
+    try:
+        mark = orjson.loads(folder.read(UNFINISHED) or b"null")
+    except orjson.JSONDecodeError:
+        return None
+    is_known = isinstance(mark, dict) and mark.get("omnigraph_export") == SHAPE and mark.get("format") in EXTENSIONS
+    return mark if is_known and {"run", "owner", "folders"} <= set(mark) else None
+
+
+def _is_ours(name: str, mark: dict[str, Any]) -> bool:
+    if name in (UNFINISHED, SCHEMA) or re.fullmatch(rf"({SCRATCH}/[0-9a-f]+/)?\.[0-9a-f]+\.part", name):
+        return True
+    pattern = _LANCE_FOLDERS if mark["format"] == "lance" else rf"part-\d{{5,}}{re.escape(EXTENSIONS[mark['format']])}"
+    return any(name.startswith(f"{f}/") and re.fullmatch(pattern, name[len(f) + 1 :]) for f in mark["folders"])
+
+
+def _give_up(folder: Folder, plan: Plan) -> None:
+    """Say that nobody writes here any more, so that the next export may clean up. If that fails, the process does."""
+    try:
+        mark = _mark(folder)
+        if mark is not None and mark["run"] == plan.run:
+            folder.write(UNFINISHED, orjson.dumps({**mark, "owner": None}))
+    except OmnigraphError:
+        return
+
+
+# ---- finish ----------------------------------------------------------------------------------------------------------
+
+
+def _finish(folder: Folder, plan: Plan, done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    if plan.format == "lance":
+        for t in plan.types:
+            fragments = [body for number in plan.tasks_of(t) for body in done[number]["fragments"]]
+            commit_table(folder, _place(t, plan.format), lance_schema(t), fragments)
+    folder.drop(SCRATCH)
+    schema = plan.snapshot.schema
+    folder.write(SCHEMA, (schema.source or render(schema)).encode())
+    files = _files(plan, done)
+    _check(folder, plan, files)
+    document = {
+        "omnigraph_export": SHAPE,
+        "branch": plan.snapshot.branch,
+        "commit": plan.snapshot.commit,
+        "format": plan.format,
+        "types": [t.key for t in plan.types],
+        "rows": _rows(plan, done),
+        "files": files,
+    }
+    folder.write(DONE, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+    folder.delete([UNFINISHED])
+    return files
+
+
+def _rows(plan: Plan, done: Sequence[dict[str, Any]]) -> dict[str, int]:
+    return {t.key: sum(int(done[number]["rows_done"]) for number in plan.tasks_of(t)) for t in plan.types}
+
+
+def _files(plan: Plan, done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every file with what it holds; a Lance table counts as one, because its own files have names of chance."""
+    if plan.format == "lance":
+        rows = _rows(plan, done)
+        return [{"path": _place(t, plan.format), "table_key": t.key, "rows": rows[t.key]} for t in plan.types]
+    return [
+        {"path": task.path, "table_key": task.type.key, "rows": one["rows_done"], "bytes": one["bytes_done"]}
+        for task, one in zip(plan.tasks, done, strict=True)
+    ]
+
+
+def _check(folder: Folder, plan: Plan, files: Sequence[dict[str, Any]]) -> None:
+    mark = _mark(folder)
+    if mark is None or mark["run"] != plan.run:
+        raise ExportFolderTaken(path=folder.uri, detail="another export took the folder over meanwhile.")
+    if plan.format == "lance":
+        return  # the commit has read every table
+    found = folder.files()
+    for file in files:
+        size = found.get(file["path"])
+        if size != file["bytes"]:
+            there = "it is not there" if size is None else f"{size} bytes are there"
+            detail = (
+                f"{there}, {file['bytes']} were written by a task. "
+                "If executors run on other machines, the folder has to be one that all of them share."
+            )
+            raise StorageError(doing=f"checking {folder.uri}/{file['path']}", detail=detail)

@@ -1,0 +1,82 @@
+"""A pipeline file against a schema: do its types, properties and vectors exist, and can this version do what it asks?
+
+Every problem is told at its place in the file. No data is read. The schema is that of the graph's branch, or that of
+the schema file where there is no graph yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from omnigraph.errors import UsageError
+from omnigraph.language.schema.model import EntityType, NodeType, Schema
+from omnigraph.language.schema.source import Place, did_you_mean
+from omnigraph.pipeline.file.model import Embed, PipelineFile, Target, raise_all
+
+Problem = tuple[Place, str]
+
+
+def check_available(file: PipelineFile, *, engine: str | None) -> None:
+    """UsageError where SQL is to run without Spark."""
+    if engine == "local" and file.needs_sql:
+        name = next(t.type_name for t in file.targets if t.sql is not None)
+        raise UsageError(detail=f"{name} is filled by sql, which runs on Spark and not with the engine local.")
+
+
+def check_schema(file: PipelineFile, schema: Schema) -> None:
+    """PipelineFileError with everything that does not fit the schema."""
+    problems = [problem for target in file.targets for problem in _target(schema, target)]
+    problems += [problem for step in file.embed for problem in _embed(schema, step)]
+    raise_all(file.text, problems)
+
+
+def type_of(schema: Schema, target: Target) -> EntityType | None:
+    return schema.node.get(target.type_name) if target.kind == "node" else schema.edge.get(target.type_name)
+
+
+def _target(schema: Schema, target: Target) -> Iterator[Problem]:
+    found = type_of(schema, target)
+    if found is None:
+        yield target.place, _unknown(schema, target)
+        return
+    known = {*found.by_name, "id"}
+    sources: dict[str, str] = {}
+    for column, name in target.columns.items():
+        place = target.column_places[column]
+        if name not in known:
+            hint = did_you_mean(name, known) or f" It has {', '.join(sorted(known))}."
+            yield place, f"{found.key} has no property {name}.{hint}"
+        elif name in sources:
+            yield place, f"{name} is filled by two columns, {sources[name]} and {column}."
+        sources.setdefault(name, column)
+
+
+def _unknown(schema: Schema, target: Target) -> str:
+    others = schema.edge if target.kind == "node" else schema.node
+    if target.type_name in others:
+        right = "edges" if target.kind == "node" else "nodes"
+        return f"{target.type_name} is no {target.kind} type; put it under {right}."
+    known = schema.node if target.kind == "node" else schema.edge
+    return f"the schema has no {target.kind} type {target.type_name}.{did_you_mean(target.type_name, known)}"
+
+
+def _embed(schema: Schema, step: Embed) -> Iterator[Problem]:
+    if step.type_name is None:
+        if not any(_vectors(n) for n in schema.nodes):
+            yield step.place, "the schema has no vector property with @embed."
+        return
+    node = schema.node.get(step.type_name)
+    if node is None:
+        hint = did_you_mean(step.type_name, schema.node)
+        yield step.place, f"the schema has no node type {step.type_name} to embed.{hint}"
+        return
+    vectors = _vectors(node)
+    if not vectors:
+        yield step.place, f"{node.key} has no vector property with @embed."
+    elif step.property is not None and step.property not in vectors:
+        why = "is not declared @embed" if step.property in node.by_name else "does not exist"
+        yield step.place, f"{node.key}.{step.property} {why}.{did_you_mean(step.property, vectors)}"
+
+
+def _vectors(node: NodeType) -> list[str]:
+    return [p.name for p in node.properties if p.type.kind == "Vector" and p.annotation("embed") is not None]

@@ -1,0 +1,108 @@
+"""Deletion files are looked at before Lance reads them.
+
+Lance takes the lengths in a deletion file for true: one changed bit makes it ask for terabytes, and a failed allocation
+ends the process, without an error and without a name. So the deletion files of a version are read here first, when the
+version is opened: a whole Arrow file, with as many rows as the version says. Each file once per process: no program of
+ours ever changes one. They are small, and few after a fold or an `optimize`.
+
+On S3 this is a request per file, several at once. A file that this process has just written is not read again
+(`note_written`): a small write on warm handles costs no more requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import StorageError
+from omnigraph.storage import durability
+from omnigraph.storage.concurrency import map_threads
+from omnigraph.storage.layout import Location
+from omnigraph.storage.objects.control_objects import open_store
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+    from lance.fragment import FragmentMetadata
+
+CHECKED_MAX = 1 << 16
+_checked: set[str] = set()
+
+
+def require_deletions(location: Location, uri: str, table: LanceDataset) -> None:
+    """StorageError, with the file, if a deletion file of this version of a table is damaged. One that is missing is
+    left to Lance.
+    """
+    marked = [f for f in table.get_fragments() if f.num_deletions]
+    if not marked:
+        return
+    roots = {base.id: str(base.path) for base in table.base_paths().values()}
+    new: list[tuple[str, int | None]] = []
+    for fragment in marked:
+        deletion = fragment.metadata.deletion_file
+        if deletion is None:
+            continue
+        root = uri if deletion.base_id is None else roots[deletion.base_id]
+        path = durability.deletion_path(root, fragment.fragment_id, deletion.asdict())
+        if path not in _checked:
+            new.append((path, deletion.num_deleted_rows))
+    map_threads(lambda file: require_whole(location, file[0], rows=file[1]), new)
+    _note(path for path, _ in new)
+
+
+def note_written(location: Location, path: str, fragment: FragmentMetadata) -> None:
+    """This process has just written the fragment's deletion file, in the table at `path`. On a local disk it is read
+    again all the same, which costs next to nothing.
+    """
+    deletion = None if location.is_local else fragment.to_json().get("deletion_file")
+    if deletion:
+        _note([durability.deletion_path(location.join(path), fragment.id, deletion)])
+
+
+def _note(paths: Iterable[str]) -> None:
+    if len(_checked) >= CHECKED_MAX:
+        _checked.clear()
+    _checked.update(paths)
+
+
+def require_whole(location: Location, path: str, *, rows: int | None) -> None:
+    """StorageError unless a deletion file, by its full address, can be read, and marks so many rows."""
+    from obstore.exceptions import BaseError
+
+    try:
+        raw = _read(location, path)
+    except FileNotFoundError:
+        return
+    except (BaseError, OSError) as error:
+        raise StorageError(doing=f"reading {path}", detail=str(error)) from error
+    _require_content(raw, path, rows)
+
+
+def _read(location: Location, path: str) -> bytes:
+    if location.is_local:
+        with open(path, "rb") as file:
+            return file.read()
+    import obstore
+
+    folder, _, name = path.removeprefix(f"{location.uri}/").rpartition("/")
+    return bytes(obstore.get(open_store(location, folder), name).bytes())
+
+
+def _require_content(raw: bytes, path: str, rows: int | None) -> None:
+    if not path.endswith(".arrow"):
+        if not raw:
+            raise StorageError(doing=f"reading {path}", detail=f"{path}: the file is empty")
+        return
+    found = _rows(raw, path)
+    if rows is not None and found != rows:
+        raise StorageError(doing=f"reading {path}", detail=f"{path}: it marks {found} rows, not {rows}")
+
+
+def _rows(raw: bytes, path: str) -> int:
+    import pyarrow as pa
+    from pyarrow import ipc
+
+    try:
+        with ipc.open_file(pa.py_buffer(raw)) as reader:
+            return sum(reader.get_batch(n).num_rows for n in range(reader.num_record_batches))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise StorageError(doing=f"reading {path}", detail=f"{path}: the deletion file is damaged: {error}") from error

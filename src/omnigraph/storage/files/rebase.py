@@ -1,0 +1,137 @@
+"""Rewriting base paths in the files of versions, in place.
+
+A version's file never changes otherwise, and readers open it whenever they like. So it is replaced as a whole:
+
+* on a local disk the new file is written and synced beside it, under a name that Lance and cleanup know as
+  half-written, and renamed over it. A hard link of the old file elsewhere keeps the old bytes
+* in a bucket it is one put on the condition that the object is still the one that was read
+
+A file that is gone by then, or is another one, is left alone: False. A crash leaves the old file or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from omnigraph.errors import StorageError
+from omnigraph.storage import durability
+from omnigraph.storage.files.base_paths import below_table, recorded_root
+from omnigraph.storage.files.version_file import NotUnderstood, VersionFile, parse_version, with_bases
+from omnigraph.storage.layout import Location
+from omnigraph.storage.objects.control_objects import open_store
+
+MARK = b"LANC"
+
+
+@dataclass(frozen=True)
+class StoredVersion:
+    """The file of a version as it was read: its path relative to the graph, and what tells whether it was replaced."""
+
+    path: str
+    raw: bytes
+    e_tag: str | None = None
+    modified_ns: int = 0
+    inode: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """A version that a power loss cut short was never published, and nobody opens it."""
+        return self.raw.endswith(MARK)
+
+    def parsed(self) -> VersionFile:
+        try:
+            return parse_version(self.raw)
+        except NotUnderstood as error:
+            raise _not_understood(self.path, error) from error
+
+
+def read_version(location: Location, path: str) -> StoredVersion | None:
+    """None if it is gone."""
+    with _failing("reading", path):
+        try:
+            if location.is_local:
+                with open(location.join(path), "rb") as file:
+                    stat = os.fstat(file.fileno())
+                    return StoredVersion(path, file.read(), modified_ns=stat.st_mtime_ns, inode=stat.st_ino)
+            import obstore
+
+            found = obstore.get(open_store(location, ""), path)
+            return StoredVersion(path, bytes(found.bytes()), e_tag=found.meta["e_tag"])
+        except FileNotFoundError:
+            return None
+
+
+def rebased(version: StoredVersion, table: str, *, root: str, only: str | None = None) -> bytes:
+    """The same version of the table in the folder `table`, with its base paths below the graph address `root`.
+
+    With `only`, base paths that were written for another address than that one stay.
+    """
+
+    def renamed(base: str) -> str:
+        below = below_table(base, table)
+        if below is None or (only is not None and recorded_root(base, table) != only):
+            return base
+        return f"{root}/{table}/{below}".rstrip("/")
+
+    try:
+        return with_bases(version.raw, renamed)
+    except NotUnderstood as error:
+        raise _not_understood(version.path, error) from error
+
+
+def replace_version(location: Location, version: StoredVersion, raw: bytes) -> bool:
+    """Put other bytes in the place of a version's file; False if it is not the file any more that was read."""
+    with _failing("rewriting", version.path):
+        return _replace_local(location, version, raw) if location.is_local else _replace_remote(location, version, raw)
+
+
+def _replace_local(location: Location, version: StoredVersion, raw: bytes) -> bool:
+    path = location.join(version.path)
+    half_written = os.path.join(os.path.dirname(path), f".tmp_rebase_{secrets.token_hex(8)}")
+    try:
+        with open(half_written, "xb") as file:
+            file.write(raw)
+        # The age of a version is the time of its file, and cleanup goes by it.
+        os.utime(half_written, ns=(version.modified_ns, version.modified_ns))
+        durability.sync_files([half_written])
+        durability.require_size(half_written, len(raw))
+        if not os.path.exists(path) or os.stat(path).st_ino != version.inode:
+            return False
+        os.replace(half_written, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(half_written)
+    durability.sync_files([path])
+    return True
+
+
+def _replace_remote(location: Location, version: StoredVersion, raw: bytes) -> bool:
+    import obstore
+    from obstore.exceptions import NotFoundError, PreconditionError
+
+    store = open_store(location, "")
+    try:
+        obstore.put(store, version.path, raw, mode={"e_tag": version.e_tag})
+    except (PreconditionError, NotFoundError, FileNotFoundError):
+        # Or it was this very put, whose answer was lost and which the client has sent again.
+        now = read_version(location, version.path)
+        return now is not None and now.raw == raw
+    return True
+
+
+def _not_understood(path: str, error: NotUnderstood) -> StorageError:
+    return StorageError(doing=f"reading {path}", detail=f"this omnigraph does not know what is in it: {error}")
+
+
+@contextmanager
+def _failing(doing: str, path: str) -> Iterator[None]:
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        raise StorageError(doing=f"{doing} {path}", detail=str(error)) from error

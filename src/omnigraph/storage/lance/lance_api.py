@@ -1,0 +1,232 @@
+"""The few Lance calls that everything else is made of: open, commit a stamped transaction, read stamps, survive a
+torn newest version.
+
+Opening is by version wherever a version is known. A commit is one `Transaction` on an exact base; its stamp is a
+transaction property, so that whoever looks at a version later can tell whose it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import StorageError, SymlinkInGraph
+from omnigraph.errors.reasons import reason_of
+from omnigraph.storage import durability
+from omnigraph.storage.files import checksums, truncated_versions
+from omnigraph.storage.files.base_paths import require_own_bases, table_of
+from omnigraph.storage.files.deletion_files import require_deletions
+from omnigraph.storage.files.footers import require_footers
+from omnigraph.storage.layout import Location
+from omnigraph.storage.objects import nofollow
+
+if TYPE_CHECKING:
+    from lance import LanceDataset, LanceOperation, Transaction
+
+STAMP = "omnigraph"
+RETRIES = 20
+"""How often Lance itself rebases a commit that lost a race, as it does by default."""
+PROBES_MAX = 64
+_MISSING = re.compile(r"not found|no such file|does not exist|not a directory", re.IGNORECASE)
+
+
+class TableMissing(Exception):
+    """There is no Lance table, or no such version of it, at this address. Callers say what that means."""
+
+
+@lru_cache(maxsize=1)
+def _lance() -> Any:
+    """Import Lance once, quiet, with its transaction reader able to read every kind of history."""
+    os.environ.setdefault("LANCE_LOG", "error")
+    import lance
+
+    # Reading a Rewrite that remapped an index raises TypeError because three fields have no defaults.
+    lance.LanceOperation.RewrittenIndex.__init__.__defaults__ = ("", b"", 0)
+    return lance
+
+
+def operations() -> type[LanceOperation]:
+    found: type[LanceOperation] = _lance().LanceOperation
+    return found
+
+
+def open_table(location: Location, uri: str, *, version: int | None = None, reads_rows: bool = True) -> LanceDataset:
+    """Open a table at a version, or at its newest one; TableMissing if there is none, GraphMoved if it is a fork that
+    refers to another place.
+
+    Not `reads_rows`: for its metadata alone, whatever its deletion and data files hold.
+    """
+    nofollow.require_table(location, uri)
+    try:
+        with no_panic(f"opening {uri}"):
+            table: LanceDataset = _lance().dataset(uri, version=version, storage_options=location.lance_options)
+            table.schema  # noqa: B018  Lance reads the types of a version only here, and panics at one it does not know
+    except (ValueError, OSError) as error:
+        if is_missing(error):
+            raise TableMissing(uri, version) from error
+        raise StorageError(doing=f"opening {uri}", detail=str(error)) from error
+    with_own_bases(location, uri, table)
+    if reads_rows:
+        require_deletions(location, uri, table)
+        if location.is_local:
+            require_footers(uri, table)
+    return table
+
+
+def with_own_bases(location: Location, uri: str, table: LanceDataset) -> LanceDataset:
+    """The table, which has its files in the graph; GraphMoved or HostileOrDamagedManifest if it has not."""
+    require_own_bases(location, table_of(location, uri), (base.path for base in table.base_paths().values()))
+    return table
+
+
+@contextmanager
+def reading(doing: str, *, decodes: bool = False) -> Iterator[None]:
+    """Turn what the store raises through Lance into StorageError, whatever class it comes in.
+
+    `decodes`: nothing but rows of Lance become Arrow in there, so what Arrow refuses is a damaged file.
+    """
+    try:
+        with no_panic(doing):
+            yield
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
+        # Lance names itself in what it raises; anything else of these kinds is a mistake of ours and stays visible.
+        by_lance = isinstance(error, OSError) or "LanceError" in str(error) or ".rs:" in str(error)
+        if by_lance or (decodes and type(error).__module__ == "pyarrow.lib"):
+            raise StorageError(doing=doing, detail=str(error)) from error
+        raise
+
+
+@contextmanager
+def no_panic(doing: str) -> Iterator[None]:
+    """Turn a panic of Lance into StorageError: damaged files and requests that it did not expect cause some, and what
+    it raises then is no Exception.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise StorageError(doing=doing, detail=f"Lance can't do it: {error}") from error
+
+
+def is_gone(table: LanceDataset) -> bool:
+    """Whether the version that this handle reads has been removed since it was opened."""
+    try:
+        with no_panic(f"opening {table.uri}"):
+            _lance().dataset(table.uri, version=table.version, storage_options=table._storage_options)
+    except (ValueError, OSError) as error:
+        return is_missing(error)
+    except StorageError:
+        return False
+    return False
+
+
+def open_newest(location: Location, uri: str) -> LanceDataset:
+    """Open the newest version that is whole.
+
+    A power loss can leave the newest version's file short. It was never acknowledged, because acknowledging syncs
+    it first, so the version below it is the truth; `torn.put_away` removes the debris before the next commit.
+    For its metadata alone: what lies above a pin may be damaged, and is then told by whoever means to use it.
+    """
+    try:
+        return open_table(location, uri, reads_rows=False)
+    except SymlinkInGraph:
+        raise
+    except StorageError:
+        cut_short = truncated_versions.truncated_versions(location, uri)
+        if not cut_short:
+            raise
+        return open_table(location, uri, version=min(cut_short) - 1)
+
+
+def newest_version(location: Location, table: LanceDataset) -> int:
+    """The number of the table's newest version, seen from a handle at some version of it.
+
+    Lance lists all versions on a local disk, which costs more the longer the history is. Versions are dense above
+    the one that is read and are removed oldest first, so a version that is there and has no successor is the newest.
+    """
+    if location.is_local:
+        version = int(table.version)
+        for _ in range(PROBES_MAX):
+            if not os.path.exists(durability.manifest_path(table.uri, version + 1)):
+                if os.path.exists(durability.manifest_path(table.uri, version)):
+                    return version
+                break
+            version += 1
+    return int(table.latest_version)
+
+
+def conflicts() -> type[Exception]:
+    """What Lance raises when a commit lost against another one."""
+    from lance.commit import CommitConflictError
+
+    found: type[Exception] = CommitConflictError
+    return found
+
+
+def transaction(operation: Any, *, read_version: int, properties: Mapping[str, str] | None = None) -> Transaction:
+    return _lance().Transaction(
+        read_version=read_version, operation=operation, transaction_properties=dict(properties or {})
+    )
+
+
+def commit(
+    location: Location,
+    base: LanceDataset | str,
+    tx: Transaction,
+    *,
+    stable_row_ids: bool = False,
+    retries: int = RETRIES,
+) -> LanceDataset:
+    """One Lance commit, made durable. The caller compares the version it got with the one it expected."""
+    lance = _lance()
+    uri = base if isinstance(base, str) else base.uri
+    nofollow.require_table(location, uri)
+    with no_panic(f"committing to {uri}"):
+        done = lance.LanceDataset.commit(
+            base,
+            tx,
+            storage_options=location.lance_options,
+            enable_stable_row_ids=stable_row_ids or None,
+            max_retries=retries,
+        )
+    if location.is_local and not done.uri.startswith(location.manifest_uri):
+        checksums.note([durability.manifest_path(done.uri, done.version)])
+    if location.is_local and durability.fsync_enabled():
+        files = durability.commit_files(done.uri, done.version, read_version=tx.read_version, transaction_uuid=tx.uuid)
+        durability.sync_files(files)
+    return done
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether what the store said is that something is not there.
+
+    A bucket that does not exist, or a key that the store does not know, says nothing about the object.
+    """
+    known = reason_of(str(error))
+    if known is not None and known.name != "not_a_folder":
+        return False
+    return bool(_MISSING.search(str(error)))
+
+
+def stamp_of(table: LanceDataset, version: int) -> str | None:
+    """The stamp of one version; None if it has none of ours or is lost, with its transaction."""
+    try:
+        with no_panic(f"reading the history of {table.uri}"):
+            found = table.read_transaction(version)
+    except (ValueError, OSError, KeyError) as error:
+        if is_missing(error) or truncated_versions.is_truncated(table.uri, version):
+            return None
+        raise StorageError(doing=f"reading the history of {table.uri}", detail=str(error)) from error
+    if found is None:
+        return None
+    return (found.transaction_properties or {}).get(STAMP)
+
+
+def stamps_above(table: LanceDataset, version: int) -> list[tuple[int, str | None]]:
+    """(version, stamp) of every version of the table above `version`, oldest first. `table` must be at its newest."""
+    return [(v, stamp_of(table, v)) for v in range(version + 1, table.version + 1)]

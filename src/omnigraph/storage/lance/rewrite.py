@@ -1,0 +1,336 @@
+"""Rewriting fragments outside the door: the live rows of some fragments go into one new file, and what others deleted
+meanwhile is replayed onto it.
+
+1. rewrite   on any worker, from one exact version: Lance's own compaction task writes the live rows of neighbouring
+             fragments, in order, into one new fragment
+2. number    the new fragment gets an id above every one that exists, with room for what others append meanwhile; row
+             addresses in it are known before it is published
+3. private   a detached version in which the rewrite has happened and no index exists: the place to build indices over
+             fragments that nobody else can see yet. The table's own history does not move
+4. replay    under the ticket, on the newest version: rows that left an old fragment since 1 are marked deleted in the
+             new one. Whether they were deleted, or moved by an update or a fold, makes no difference: they are not at
+             their old place any more. A group whose data files were exchanged is dropped
+5. commit    one Rewrite of what is left, on the exact base
+
+Keeps: every row, its stable row id, its versions. A crash leaves files and a detached version that nobody refers to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from omnigraph.errors import StorageError
+from omnigraph.storage import durability
+from omnigraph.storage.files import deletion_files
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.layout import Location
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.storage.objects import nofollow
+from omnigraph.storage.objects.control_objects import open_store
+
+if TYPE_CHECKING:
+    from lance import FragmentMetadata, LanceDataset, Transaction
+
+ID_GAP = 4096
+"""Room for fragments that others append between planning and publishing."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some neighbouring fragments and the one that takes their place, as Lance's JSON."""
+
+    old: tuple[dict[str, Any], ...]
+    new: dict[str, Any]
+
+    @property
+    def new_id(self) -> int:
+        return int(self.new["id"])
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A group on a newer version: what goes, as it is there, and what comes; None if no row is left of it."""
+
+    old: tuple[FragmentMetadata, ...]
+    new: FragmentMetadata | None
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What of a rewrite can be committed on a newer version.
+
+    `dropped` are ids of new fragments that will not exist; `replayed` counts rows that left their place meanwhile.
+    """
+
+    groups: tuple[Exchange, ...]
+    dropped: frozenset[int]
+    replayed: int
+
+
+def first_new_id(table: LanceDataset) -> int:
+    return max((int(f.fragment_id) for f in table.get_fragments()), default=0) + ID_GAP
+
+
+def rewrite(location: Location, pin: Pin, table: LanceDataset, fragments: Sequence[int], *, new_id: int) -> Group:
+    """Write the live rows of these fragments as one fragment. Checked and durable, referred to by nobody yet."""
+    from lance.optimize import Compaction, CompactionTask
+
+    chosen = [table.get_fragment(number) for number in fragments]
+    rows = sum(f.metadata.num_rows for f in chosen)
+    options: dict[str, Any] = {"target_rows_per_fragment": max(rows, 1), "num_threads": 1}
+    with lance_api.reading(f"rewriting fragments of {pin.path}"):
+        task = _task(Compaction, table, options)
+        task["task"]["fragments"] = [f.metadata.to_json() for f in chosen]
+        done = json.loads(CompactionTask.from_json(json.dumps(task)).execute(table).json())
+    assert len(done["new_fragments"]) == 1, "a rewrite writes one fragment"
+    new = {**done["new_fragments"][0], "id": new_id}
+    if location.is_local:
+        durability.secure_files(location.join(pin.path), [new])
+    return Group(tuple(done["original_fragments"]), new)
+
+
+def _task(compaction: Any, table: LanceDataset, options: dict[str, Any]) -> dict[str, Any]:
+    """Lance's form of a task with these options: the plan's options, around fragments of our own choice."""
+    body = json.loads(compaction.plan(table, options).json())
+    return {"task": {"fragments": []}, "read_version": table.version, "options": body["options"]}
+
+
+def private_version(location: Location, table: LanceDataset, groups: Sequence[Group]) -> tuple[LanceDataset, list[int]]:
+    """A detached version without indices in which the rewrite has happened, and the detached versions made for it."""
+    from omnigraph.storage.lance.indices import built_indices, exchange_segments
+
+    every = [s.uuid for index in built_indices(table) for s in index.segments]
+    with lance_api.reading(f"preparing a version of {table.uri}"):
+        bare = detached_commit(location, table, exchange_segments(table, [], removed=every, version=table.version))
+        done = detached_commit(location, bare, commit_of(bare, [_as_planned(group) for group in groups]))
+    return done, [int(bare.version), int(done.version)]
+
+
+def detached_commit(location: Location, base: LanceDataset, tx: Transaction) -> LanceDataset:
+    """A version outside of the table's history, which nobody else can see."""
+    import lance
+
+    return lance.LanceDataset.commit(base, tx, storage_options=location.lance_options, detached=True)
+
+
+def commit_of(base: LanceDataset, groups: Sequence[Exchange]) -> Transaction:
+    """The Rewrite that puts the new fragments into the place of the old ones."""
+    op = lance_api.operations()
+    made = [op.RewriteGroup(list(g.old), [] if g.new is None else [g.new]) for g in groups]
+    return lance_api.transaction(op.Rewrite(made, []), read_version=base.version)
+
+
+def _as_planned(group: Group) -> Exchange:
+    return Exchange(tuple(fragment_from_json(body) for body in group.old), fragment_from_json(group.new))
+
+
+def fragment_from_json(body: Mapping[str, Any]) -> FragmentMetadata:
+    from lance.fragment import FragmentMetadata
+
+    found: FragmentMetadata = FragmentMetadata.from_json(json.dumps(body))
+    return found
+
+
+# ---- deferred --------------------------------------------------------------------------------------------------------
+
+DEFERRED = ("ReserveFragments", "Rewrite")
+"""The operations of Lance's own commit of a compaction, which takes no stamp."""
+
+
+def rewrite_deferred(location: Location, pin: Pin, table: LanceDataset, fragments: Sequence[int]) -> dict[str, Any]:
+    """The same as `rewrite`, for a commit that leaves indices alone: Lance's own result, as JSON."""
+    from lance.optimize import Compaction, CompactionTask
+
+    chosen = [table.get_fragment(number) for number in fragments]
+    rows = sum(f.metadata.num_rows for f in chosen)
+    with lance_api.reading(f"rewriting fragments of {pin.path}"):
+        task = _task(Compaction, table, _deferred(max(rows, 1)))
+        task["task"]["fragments"] = [f.metadata.to_json() for f in chosen]
+        done: dict[str, Any] = json.loads(CompactionTask.from_json(json.dumps(task)).execute(table).json())
+    if location.is_local:
+        durability.secure_files(location.join(pin.path), done["new_fragments"])
+    return done
+
+
+def commit_deferred(table: LanceDataset, results: Sequence[Mapping[str, Any]]) -> LanceDataset:
+    """Lance's own commit: it reserves ids, and notes in the fragment-reuse index where every row went.
+
+    Lance refuses results older than the newest change of an index. Whoever calls this knows that the fragments are
+    what they were (`untouched`), and the results are told to be of this version.
+
+    If it fails, Lance removes the files that the results name, even where the version has landed and only the answer
+    was lost (lance#8123). So whoever calls this must not publish what it finds after a failure, nor try again.
+    """
+    from lance.optimize import Compaction, RewriteResult
+
+    handle = table.checkout_version(table.version)
+    made = [RewriteResult.from_json(json.dumps({**r, "read_version": int(table.version)})) for r in results]
+    Compaction.commit(handle, made, _deferred(1))
+    return handle
+
+
+def _deferred(target_rows: int) -> dict[str, Any]:
+    return {"target_rows_per_fragment": target_rows, "num_threads": 1, "defer_index_remap": True}
+
+
+def untouched(now: LanceDataset, old: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether all these fragments are in `now` what they were, with the same rows."""
+    current = _metadata(now)
+    then = {int(body["id"]): fragment_from_json(body) for body in old}
+    return all(
+        n in current and _files(current[n]) == _files(was) and _deletion(current[n]) == _deletion(was)
+        for n, was in then.items()
+    )
+
+
+# ---- replay ----------------------------------------------------------------------------------------------------------
+
+
+class Replayer:
+    """Carries deletions that happened since `then` onto rewritten fragments, as often as it is asked.
+
+    What it has read and written it remembers: the second time, under the ticket, only what changed since the first is
+    looked at.
+    """
+
+    def __init__(self, location: Location, pin: Pin, then: LanceDataset, private: LanceDataset) -> None:
+        self._location = location
+        self._pin = pin
+        self._then = then
+        self._private = private
+        self._live: dict[tuple[int, Any], np.ndarray] = {}
+        self._planned: dict[int, Exchange] = {}
+        self._marked: dict[int, tuple[bytes, FragmentMetadata | None]] = {}
+
+    def replay(self, groups: Sequence[Group], now: LanceDataset) -> Replayed:
+        """What can be committed on `now`."""
+        current = _metadata(now)
+        highest = max(current, default=0)
+        done: list[Exchange] = []
+        dropped: set[int] = set()
+        count = 0
+        for group in groups:
+            planned = self._planned.get(group.new_id)
+            if planned is None:
+                planned = self._planned[group.new_id] = _as_planned(group)
+            moved = self._moved(planned, current, now) if highest < group.new_id else None
+            old = tuple(current[o.id] for o in planned.old if o.id in current)
+            if moved is None or not old:
+                dropped.add(group.new_id)
+                continue
+            count += len(moved)
+            new = self._without(planned, moved)
+            done.append(Exchange(old, new))
+            if new is None:
+                dropped.add(group.new_id)
+        return Replayed(tuple(done), frozenset(dropped), count)
+
+    def _moved(
+        self, planned: Exchange, current: Mapping[int, FragmentMetadata], now: LanceDataset
+    ) -> np.ndarray | None:
+        """Positions in the new fragment of rows that are not at their old place any more; None if files changed."""
+        found: list[np.ndarray] = []
+        base = 0
+        for old in planned.old:
+            known = current.get(old.id)
+            if known is None:
+                found.append(np.arange(base, base + old.num_rows))
+            elif _files(known) != _files(old):
+                return None
+            elif _deletion(known) != _deletion(old):
+                before, after = self._live_rows(self._then, old), self._live_rows(now, known)
+                if not np.isin(after, before, assume_unique=True).all():
+                    return None  # rows came back: this is not the table that was rewritten
+                found.append(base + np.flatnonzero(~np.isin(before, after, assume_unique=True)))
+            base += old.num_rows
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+    def _without(self, planned: Exchange, moved: np.ndarray) -> FragmentMetadata | None:
+        """The new fragment with these rows marked deleted; None if none is left."""
+        assert planned.new is not None
+        if not len(moved):
+            return planned.new
+        key = moved.astype(np.int64).tobytes()
+        known = self._marked.get(planned.new.id)
+        if known is not None and known[0] == key:
+            return known[1]
+        left: FragmentMetadata | None = self._private.get_fragment(planned.new.id).delete_rows(moved.tolist())
+        if left is not None:
+            deletion_files.note_written(self._location, self._pin.path, left)
+        if left is not None and self._location.is_local:
+            body = left.to_json()
+            only = [{"id": body["id"], "files": [], "deletion_file": body["deletion_file"]}]
+            durability.secure_files(self._location.join(self._pin.path), only)
+        self._marked[planned.new.id] = (key, left)
+        return left
+
+    def _live_rows(self, table: LanceDataset, fragment: FragmentMetadata) -> np.ndarray:
+        key = (fragment.id, _deletion(fragment))
+        if key not in self._live:
+            self._live[key] = live_offsets(table, fragment.id)
+        return self._live[key]
+
+
+def live_offsets(table: LanceDataset, fragment: int) -> np.ndarray:
+    """Offsets of a fragment's rows that are not deleted, ascending. Reads deletions, no data."""
+    with lance_api.reading(f"reading deletions of {table.uri}"):
+        found = table.scanner(
+            columns=[], with_row_address=True, fragments=[table.get_fragment(fragment)], scan_in_order=True
+        ).to_table()
+    addresses = found["_rowaddr"].to_numpy()
+    return np.asarray(addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+
+def _metadata(table: LanceDataset) -> dict[int, FragmentMetadata]:
+    return {int(f.fragment_id): f.metadata for f in table.get_fragments()}
+
+
+def _files(fragment: FragmentMetadata) -> list[Any]:
+    return [(f.path, tuple(f.fields)) for f in fragment.files]
+
+
+def _deletion(fragment: FragmentMetadata) -> Any:
+    deletion = fragment.deletion_file
+    return None if deletion is None else (deletion.read_version, deletion.id)
+
+
+def changed_fields(then: LanceDataset, now: LanceDataset) -> dict[int, set[int]]:
+    """Fragments that both versions have, and the fields that lie in another file now: what was built over them is
+    out of date.
+    """
+    before, after = _metadata(then), _metadata(now)
+    found: dict[int, set[int]] = {}
+    for number in before.keys() & after.keys():
+        if _files(before[number]) != _files(after[number]):
+            old, new = _homes(before[number]), _homes(after[number])
+            found[number] = {field for field in old.keys() | new.keys() if old.get(field) != new.get(field)}
+    return found
+
+
+def _homes(fragment: FragmentMetadata) -> dict[int, str]:
+    """The file of each field."""
+    return {field: f.path for f in fragment.files for field in f.fields if field >= 0}
+
+
+# ---- afterwards ------------------------------------------------------------------------------------------------------
+
+
+def remove_detached(location: Location, pin: Pin, versions: Iterable[int]) -> None:
+    """Delete detached versions that have served. What can't be deleted now is left to cleanup."""
+    names = [f"d{version}.manifest" for version in versions]
+    if location.is_local:
+        for name in names:
+            with suppress(OSError, StorageError):
+                nofollow.unlink(location, f"{pin.path}/_versions/{name}")
+        return
+    import obstore
+    from obstore.exceptions import BaseError
+
+    with suppress(BaseError, OSError):
+        obstore.delete(open_store(location, f"{pin.path}/_versions"), names)

@@ -1,0 +1,85 @@
+"""Compare-and-swap of keys of the manifest's config, the only thing whose change makes anything visible.
+
+    head:<branch>   the head of a branch, or that it was deleted
+    packed          the rows that hold the heads of the other branches (`storage/manifest/packed_heads.py`)
+    refs            rewritten by whoever creates or deletes a branch, and by cleanup, so that these exclude each other
+    omnigraph:…     settings that never change
+
+Lance refuses an `UpdateConfig` if a version since `read_version` has set a key that it sets or deletes, or deleted one
+that it sets. Two deletes of one key do not conflict: nothing may be decided by a delete alone.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import StorageError
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.layout import Location
+from omnigraph.storage.manifest.rows import FORMAT_KEY
+
+if TYPE_CHECKING:
+    from lance import LanceDataset
+
+HEAD = "head:"
+PACKED = "packed"
+REFS = "refs"
+ROW_IDS_KEY = "omnigraph:row_ids"
+SWAP_RETRIES, SWAP_MOST_S = 2, 60.0
+"""How often Lance retries one attempt at a swap, and for how long attempts are made."""
+
+IsUnchanged = Callable[["LanceDataset", "LanceDataset"], bool]
+"""Whether the keys of a swap mean the same in both versions of the manifest."""
+
+
+class SwapLost(Exception):
+    """The head was moved by somebody else, or the store's answer is unknown. Ask, don't infer."""
+
+
+def swap_config(
+    location: Location,
+    updates: Mapping[str, str | None],
+    *,
+    read_version: int,
+    is_unchanged: IsUnchanged,
+    format_stamp: int | None = None,
+    timeout_s: float = SWAP_MOST_S,
+) -> int:
+    """One compare-and-swap of config keys, and of the format, against `read_version`; the version that holds them.
+
+    Writers of other branches move other keys of the same table all the time. Lance's own pause between retries
+    grows until whoever lost a few races waits for longer than a lease, so the retries are ours: while the keys
+    still are what they were, the newest version is as good a base as the one that was read.
+    """
+    op = lance_api.operations()
+    more = {} if format_stamp is None else {"schema_metadata_updates": op.UpdateMap({FORMAT_KEY: str(format_stamp)})}
+    base, deadline = read_version, time.monotonic() + timeout_s
+    while True:
+        update = op.UpdateConfig(config_updates=op.UpdateMap(dict(updates)), **more)
+        tx = lance_api.transaction(update, read_version=base)
+        try:
+            return int(lance_api.commit(location, location.manifest_uri, tx, retries=SWAP_RETRIES).version)
+        except lance_api.conflicts() as error:
+            if time.monotonic() > deadline:
+                raise SwapLost(str(error)) from error
+            newest = _newest_unchanged(location, read_version, is_unchanged)
+            if newest is None:
+                raise SwapLost(str(error)) from error
+            base = newest
+        except (OSError, ValueError, RuntimeError) as error:
+            raise StorageError(doing="publishing", detail=str(error)) from error
+        time.sleep(random.uniform(0.001, 0.01))
+
+
+def _newest_unchanged(location: Location, version: int, is_unchanged: IsUnchanged) -> int | None:
+    """The newest version, if the keys are there what they were at `version`."""
+    with lance_api.reading("reading the manifest", decodes=True):
+        newest = lance_api.open_newest(location, location.manifest_uri)
+        try:
+            before = lance_api.open_table(location, location.manifest_uri, version=version)
+        except lance_api.TableMissing:
+            return None  # collected: whoever was stopped for that long must look again
+    return int(newest.version) if is_unchanged(before, newest) else None

@@ -1,0 +1,159 @@
+"""Create a graph, all at once or not at all.
+
+1. make     every table of the schema, empty, at a path that nobody else can choose
+2. build    the manifest in a scratch folder: its schema row, its genesis record, the head of main
+3. copy     the manifest's files to `<graph>/__manifest`, the version file last and create-only: this is the moment
+            at which the graph exists, and of two that race exactly one wins
+
+A crash before the last step leaves tables that nobody refers to, and the same address can be initialised again.
+Lance's own "create" would not do: a second creator, or a stopped one that goes on, overwrites the first one's rows.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnigraph.errors import GraphExists, OmnigraphError, StorageError, UsageError
+from omnigraph.language.schema.model import EntityType, Schema
+from omnigraph.storage import durability
+from omnigraph.storage.files.checksums import Packed
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.tables import storage_schema
+from omnigraph.storage.layout import LAYOUT_NAMES, MANIFEST, Location
+from omnigraph.storage.manifest.config import HEAD, ROW_IDS_KEY
+from omnigraph.storage.manifest.records import Head, Pin, Record
+from omnigraph.storage.manifest.rows import checksums_row, manifest_rows, manifest_schema, record_row, schema_row
+from omnigraph.storage.manifest.table import Manifest
+from omnigraph.storage.objects import conditional_put, nofollow, remains
+from omnigraph.storage.objects.control_objects import open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+
+def create_table(
+    location: Location, t: EntityType, *, incarnation: str, stable_row_ids: bool, stamp: str
+) -> tuple[Pin, LanceDataset]:
+    """A new, empty table for the type, at a path made unique by `incarnation`."""
+    pin = Pin(table=t.id, incarnation=incarnation, fork=None, version=1)
+    uri = location.join(pin.path)
+    operation = lance_api.operations().Overwrite(storage_schema(t), [])
+    tx = lance_api.transaction(operation, read_version=0, properties={lance_api.STAMP: stamp})
+    made = lance_api.commit(location, uri, tx, stable_row_ids=stable_row_ids)
+    if location.is_local:
+        durability.sync_tree(uri)
+    return replace(pin, version=made.version, rows=0, fragments=0), made
+
+
+def require_free(location: Location) -> None:
+    """Refuse an address that holds a graph, or one that has lost its manifest, a local folder that holds something
+    else, and a store that can't decide races.
+    """
+    nofollow.require_layout(location)
+    if location.is_local and os.path.isfile(location.uri):
+        raise UsageError(detail=f"{location.uri} is a file; a graph needs a folder of its own.")
+    remains.require_folder(location)
+    if graph_exists(location) or remains.has_versions(location):
+        raise GraphExists(uri=location.uri)
+    lost = remains.lost_graph(location)
+    if lost is not None:
+        raise lost
+    if location.is_local and os.path.exists(location.uri):
+        foreign = sorted(set(os.listdir(location.uri)) - set(LAYOUT_NAMES))
+        if foreign:
+            detail = f"{location.uri} is not empty (it holds {foreign[0]!r}); a graph needs a folder of its own."
+            raise UsageError(detail=detail)
+    if location.is_local:
+        conditional_put.require_hard_links(location)
+    conditional_put.require_conditional(location)
+
+
+def graph_exists(location: Location) -> bool:
+    try:
+        lance_api.open_newest(location, location.manifest_uri)
+    except lance_api.TableMissing:
+        return False
+    return True
+
+
+def publish_manifest(
+    location: Location, *, head: Head, record: Record, schema: Schema, stable_row_ids: bool, checksums: Packed = ""
+) -> None:
+    """Steps 2 and 3. GraphExists if somebody else was first. `checksums` are of files that are there already."""
+    with tempfile.TemporaryDirectory(prefix="omnigraph-init-") as scratch:
+        root = os.path.join(scratch, MANIFEST)
+        more = [checksums_row(checksums)] if checksums else []
+        rows = manifest_rows([schema_row(head.schema, schema), record_row(record), *more])
+        _build(root, head=head, rows=rows, stable_row_ids=stable_row_ids)
+        _copy(root, location, head)
+    if location.is_local:
+        durability.sync_tree(location.manifest_uri)
+        durability.sync_files([location.manifest_uri])
+
+
+def _build(root: str, *, head: Head, rows: pa.Table, stable_row_ids: bool) -> None:
+    from lance.fragment import write_fragments
+
+    here = Location(uri=os.path.dirname(root), is_local=True, options={})
+    op = lance_api.operations()
+    empty = lance_api.commit(here, root, lance_api.transaction(op.Overwrite(manifest_schema(), []), read_version=0))
+    fragments = write_fragments(rows, empty, mode="append")
+    filled = lance_api.commit(here, empty, lance_api.transaction(op.Append(fragments), read_version=empty.version))
+    config = {HEAD + head.branch: head.dumps(), ROW_IDS_KEY: "stable" if stable_row_ids else "address"}
+    update = op.UpdateConfig(config_updates=op.UpdateMap(config))
+    lance_api.commit(here, filled, lance_api.transaction(update, read_version=filled.version))
+
+
+def manifest_with_checksums(raw: bytes, version: int, checksums: Packed) -> tuple[int, dict[str, bytes]]:
+    """The version above one of a manifest, with one more row: its number, and its new files by their paths in a graph.
+
+    `raw` is the file of that version. Made in a scratch folder, where the rows of that version are not needed.
+    """
+    from lance.fragment import write_fragments
+
+    with tempfile.TemporaryDirectory(prefix="omnigraph-clone-") as scratch:
+        here = Location(uri=scratch, is_local=True, options={})
+        path = durability.manifest_path(here.manifest_uri, version)
+        os.makedirs(os.path.dirname(path))
+        Path(path).write_bytes(raw)
+        table = lance_api.open_table(here, here.manifest_uri, version=version)
+        fragments = write_fragments(manifest_rows([checksums_row(checksums)]), table, mode="append")
+        append = lance_api.transaction(lance_api.operations().Append(fragments), read_version=version)
+        made = int(lance_api.commit(here, table, append).version)
+        names = [str(p.relative_to(scratch)) for p in Path(scratch).rglob("*") if p.is_file()]
+        old = (durability.manifest_path(MANIFEST, version), f"{MANIFEST}/_versions/latest_version_hint.json")
+        return made, {name: Path(scratch, name).read_bytes() for name in names if name not in old}
+
+
+def _copy(root: str, location: Location, head: Head) -> None:
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError
+
+    store = open_store(location, MANIFEST)
+    newest = min(Path(root, "_versions").glob("*.manifest"))
+    files = [p for p in Path(root).rglob("*") if p.is_file() and p.parent.name != "_versions"]
+    try:
+        for path in files:
+            obstore.put(store, str(path.relative_to(root)), path.read_bytes())
+        if location.is_local:
+            durability.sync_tree(location.manifest_uri)
+        obstore.put(store, str(newest.relative_to(root)), newest.read_bytes(), mode="create")
+    except (AlreadyExistsError, BaseError, OSError) as error:
+        if _is_mine(location, head):
+            return
+        if isinstance(error, AlreadyExistsError):
+            raise GraphExists(uri=location.uri) from error
+        raise StorageError(doing=f"creating {location.manifest_uri}", detail=str(error)) from error
+
+
+def _is_mine(location: Location, head: Head) -> bool:
+    """After an error: did my manifest land all the same? Its head has an incarnation that only I know."""
+    try:
+        return Manifest(location).head(head.branch).incarnation == head.incarnation
+    except OmnigraphError:
+        return False

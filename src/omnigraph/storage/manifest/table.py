@@ -1,0 +1,412 @@
+"""The authority: the table `__manifest`, its branch heads in config, its records as rows.
+
+* `head:<branch>` in the table's config is the whole state of a branch and the only thing whose change makes anything
+  visible. It moves by `swap`: a real compare-and-swap of one key, about a millisecond at any depth of history.
+* Rows are what is rarely read: records of decided epochs that have left the head's `recent` list, and accepted schemas.
+  They are appended before a head relies on them, so a crash leaves at most rows that nobody refers to; readers drop
+  duplicates by `object_id`.
+* `refs` is rewritten by everything that creates or deletes a branch, so that these exclude each other.
+
+Never done here: restore, tag, overwrite, or a replacement of the whole config.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import BranchNotFound, CommitNotFound, GraphNotFound, NewerFormat, NotAGraph, StorageError
+from omnigraph.language import identifiers as form
+from omnigraph.language.schema.model import Schema
+from omnigraph.language.schema.serial import require_types, schema_from_json
+from omnigraph.storage import durability
+from omnigraph.storage.files import truncated_versions
+from omnigraph.storage.files.checksums import Packed, merge, read_packed
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.layout import Location
+from omnigraph.storage.manifest.config import HEAD, REFS, ROW_IDS_KEY, SWAP_MOST_S, SwapLost, swap_config
+from omnigraph.storage.manifest.head_packs import tombstone
+from omnigraph.storage.manifest.heads import Heads
+from omnigraph.storage.manifest.pins import pins_of, pins_of_many
+from omnigraph.storage.manifest.recent_records import RecentRecords
+from omnigraph.storage.manifest.records import Head, Pin, Record, apply_delta
+from omnigraph.storage.manifest.rows import (
+    FORMAT,
+    FORMAT_MAX,
+    FORMAT_PACKED,
+    bodies_of,
+    checksums_row,
+    manifest_rows,
+    quote,
+    record_row,
+    schema_row,
+)
+from omnigraph.storage.objects import nofollow, remains
+from omnigraph.storage.objects.conditional_put import require_conditional
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance import LanceDataset
+
+__all__ = [
+    "FORMAT",
+    "FORMAT_MAX",
+    "HEAD",
+    "REFS",
+    "Manifest",
+    "SwapLost",
+    "fresh_incarnation",
+    "quote",
+]
+
+RECENT_MAX = 24
+"""How many records ride in a head before they are folded into rows."""
+FULL_EVERY = 32
+"""How many commits at the most a snapshot of the past looks back through."""
+FRAGMENTS_MAX = 24
+SNAPSHOTS_MAX = 256
+"""How many snapshots of the past are remembered, at least."""
+IDS_MAX = 500
+"""How many commits one question to the rows names."""
+_OPENINGS = 2
+
+
+class Manifest:
+    """One graph's authority, read through one warm handle that threads may share."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._table: LanceDataset | None = None
+        self._mended = False
+        self.reader = Heads(location)
+        self._schemas: dict[str, Schema] = {}
+        self._bodies: dict[str, dict[str, Any]] = {}
+        self._pins: dict[str, dict[str, Pin]] = {}
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def table(self) -> LanceDataset:
+        """The newest readable version. Cheap: a warm handle asks only whether there is a newer one.
+
+        A handle that was given out never moves: its config and its version belong together, also when another thread
+        asks at the same time. A swap relies on that.
+        """
+        known = self._table
+        if known is None:
+            known = self._table = self._open()
+            return known
+        try:
+            with lance_api.reading("looking for versions of the manifest"):
+                newest = lance_api.newest_version(self.location, known)
+                if newest != known.version:
+                    moved = known.checkout_version(newest)
+                    known = self._table = lance_api.with_own_bases(self.location, self.location.manifest_uri, moved)
+        except (StorageError, ValueError):
+            known = self._table = self._open()
+        return known
+
+    def _open(self) -> LanceDataset:
+        nofollow.require_layout(self.location)
+        remains.require_folder(self.location)
+        for _ in range(_OPENINGS):
+            try:
+                return lance_api.open_newest(self.location, self.location.manifest_uri)
+            except lance_api.TableMissing as error:
+                if not remains.has_versions(self.location):
+                    raise (remains.lost_graph(self.location) or GraphNotFound(uri=self.location.uri)) from error
+            # Another process may just have created the graph.
+        detail = "versions of the manifest are listed and can't be read"
+        raise StorageError(doing=f"opening {self.location.manifest_uri}", detail=detail)
+
+    def format(self) -> int:
+        """The generation of the manifest's shape; an unstamped one is the oldest."""
+        return self.format_of(self.table())
+
+    def format_of(self, table: LanceDataset) -> int:
+        """The same of one version of the manifest."""
+        return self.reader.format_of(table)
+
+    def known_format(self) -> int:
+        """That of the version that was looked at last."""
+        known = self.reader.last_read
+        return self.format() if known is None else known[0]
+
+    def known_refs(self) -> str | None:
+        """`refs` of the version that was looked at last: that of a head that was just read, or a newer one."""
+        known = self.reader.last_read
+        return None if known is None else known[1].get(REFS, "")
+
+    def known_loose(self) -> int:
+        """How many keys of heads the version has that was looked at last."""
+        known = self.reader.last_read
+        return 0 if known is None else sum(key.startswith(HEAD) for key in known[1])
+
+    def settings(self) -> tuple[int, Mapping[str, str]]:
+        """(version, config) of the newest version."""
+        table = self.table()
+        return int(table.version), self.reader.config_of(table)
+
+    def require_writable(self) -> int:
+        """The format of the graph, which is one that this program may write, perhaps after a migration."""
+        nofollow.require_layout(self.location)
+        found = self.format()
+        if found > FORMAT_MAX:
+            raise NewerFormat(found=found, known=FORMAT_MAX)
+        if not self._mended:
+            require_conditional(self.location)
+            truncated_versions.move_aside(self.location, self.location.manifest_uri, above=self.table().version)
+            self._mended = True
+        return found
+
+    def stable_row_ids(self) -> bool:
+        return bool(self.reader.config_of(self.table()).get(ROW_IDS_KEY, "stable") == "stable")
+
+    def heads(self) -> dict[str, Head]:
+        return dict(self.reader.all_of(self.table()))
+
+    def live_pins(self) -> set[Pin]:
+        """Versions that no cleanup removes as long as the branches are as they are now: what the newest heads pin by
+        themselves, and what they were made from as far as that is known without a question to the rows.
+        """
+        heads = self.heads().values()
+        pins = {pin for head in heads for pin in head.pins.values() if pin is not None}
+        return pins.union(*(self._pins.get(head.base or "", {}).values() for head in heads))
+
+    def _recent(self) -> RecentRecords:
+        return self.reader.recent_of(self.table())
+
+    def names(self) -> set[str]:
+        """The names of all branches."""
+        return self.reader.names_of(self.table())
+
+    def find(self, branch: str) -> Head | None:
+        return self.reader.find(self.table(), branch)
+
+    def head(self, branch: str) -> Head:
+        found = self.find(branch)
+        if found is None:
+            raise BranchNotFound(branch=branch, uri=self.location.uri)
+        return found
+
+    def older_heads(self, table: LanceDataset) -> dict[str, Head]:
+        """The heads of a graph of an older generation, from its rows."""
+        return self.reader.older(table)
+
+    def head_at(self, branch: str, version: int) -> Head | None:
+        """What an older version of the manifest held, as long as it exists."""
+        try:
+            table = lance_api.open_table(self.location, self.location.manifest_uri, version=version)
+        except lance_api.TableMissing:
+            return None
+        return self.reader.apart().find(table, branch)
+
+    def pins(self, head: Head) -> dict[str, Pin]:
+        """All pins of a branch: the difference that its head holds, over the snapshot of its base."""
+        below = {} if head.base is None else self.pins_at(head.base)
+        return apply_delta(below, head.pins)
+
+    def pins_at(self, commit: str) -> dict[str, Pin]:
+        """The pins of any commit, from the nearest full record below it and the differences since."""
+        known = self._pins.get(commit)
+        if known is not None:
+            return known
+        pins = pins_of(self, commit, look_back=2 * FULL_EVERY)
+        if len(self._pins) > SNAPSHOTS_MAX and len(self._pins) > len(self.names()):
+            self._pins.clear()
+        self._pins[commit] = pins
+        return pins
+
+    def preload(self, heads: Iterable[Head]) -> None:
+        """Read what `pins` of all these heads rests on, with a few questions instead of some per branch."""
+        commits = {head.base for head in heads if head.base is not None}
+        self._pins.update(self.pins_of_commits(commits - self._pins.keys()))
+
+    def pins_of_commits(self, commits: Iterable[str]) -> dict[str, dict[str, Pin]]:
+        """The pins of many commits, by commit."""
+        return pins_of_many(self, commits, look_back=2 * FULL_EVERY)
+
+    def record(self, commit: str) -> Record:
+        known = self._recent().of_commit(commit)
+        if known is not None:
+            return known
+        found = self._records(f"object_id = {quote('commit:' + commit)}")
+        if not found:
+            raise CommitNotFound(commit=commit)
+        return found[0]
+
+    def records(self, incarnation: str, first: int, last: int) -> list[Record]:
+        """Records of one branch incarnation, epochs first..last, oldest first, each once."""
+        found = self._recent().of_epochs(incarnation, first, last)
+        if not all(e in found for e in range(first, last + 1)):
+            where = f"inc = {quote(incarnation)} AND epoch >= {first} AND epoch <= {last}"
+            found.update({r.epoch: r for r in self._records(where)})
+        return [found[e] for e in sorted(found)]
+
+    def records_of(self, commits: Iterable[str]) -> dict[str, Record]:
+        """The records of many commits, by commit."""
+        recent, found, rest = self._recent(), dict[str, Record](), list[str]()
+        for commit in dict.fromkeys(commits):
+            known = recent.of_commit(commit)
+            if known is None:
+                rest.append(commit)
+            else:
+                found[commit] = known
+        for start in range(0, len(rest), IDS_MAX):
+            ids = ", ".join(quote(f"commit:{commit}") for commit in rest[start : start + IDS_MAX])
+            found.update({r.commit: r for r in self._records(f"object_id IN ({ids})") if r.commit})
+        missing = next((commit for commit in rest if commit not in found), None)
+        if missing is not None:
+            raise CommitNotFound(commit=missing)
+        return found
+
+    def outcome(self, incarnation: str, epoch: int) -> Record | None:
+        """How one epoch was decided, as far as it is known to be; None means undecided or unknown, never aborted."""
+        found = self.records(incarnation, epoch, epoch)
+        return found[0] if found else None
+
+    def operation(self, incarnation: str, operation_id: str) -> Record | None:
+        """The commit of a client's own operation id on this branch, if there was one."""
+        known = self._recent().of_operation(incarnation, operation_id)
+        if known is not None:
+            return known
+        found = self._records(f"name = {quote(operation_id)} AND inc = {quote(incarnation)}")
+        return found[0] if found else None
+
+    def checksums(self, record: Record) -> Packed:
+        """Those of a record, wherever they are."""
+        if record.checksum_row is None:
+            return record.checksums
+        rows = self._rows(f"object_id = {quote(record.checksum_row)}")
+        return merge(record.checksums, read_packed(rows[0].get("h"))) if rows else record.checksums
+
+    def has_schema(self, schema_id: str) -> bool:
+        return schema_id in self._schemas or bool(self._rows(f"object_id = {quote('schema:' + schema_id)}"))
+
+    def schema(self, schema_id: str) -> Schema:
+        known = self._schemas.get(schema_id)
+        if known is None:
+            known = self._schemas[schema_id] = schema_from_json(self.schema_body(schema_id))
+        return known
+
+    def schema_body(self, schema_id: str) -> dict[str, Any]:
+        """An accepted schema as it is stored: enough for a listing, and much cheaper than the whole model."""
+        known = self._bodies.get(schema_id)
+        if known is None:
+            rows = self._rows(f"object_id = {quote('schema:' + schema_id)}")
+            if not rows:
+                raise NotAGraph(uri=self.location.uri, detail=f"the accepted schema {schema_id} is missing.")
+            with form.reading(f"the schema {schema_id}"):
+                known = self._bodies[schema_id] = require_types(rows[0])
+        return known
+
+    def _records(self, where: str) -> list[Record]:
+        with form.reading("a commit record"):
+            return [Record.from_json(body) for body in self._rows(where)]
+
+    def _rows(self, where: str) -> list[dict[str, Any]]:
+        """The bodies of these rows, each object once."""
+        return list(bodies_of(self.table(), where).values())
+
+    # ---- writing -----------------------------------------------------------------------------------------------------
+
+    def swap(self, old: Head, new: Head | None, *, more: Mapping[str, str | None] | None = None) -> Head | None:
+        """Move one head from exactly what was read to `new` (None deletes the branch); SwapLost if that can't be known.
+
+        By URI, not through the warm handle: a handle would go on from a version that has been collected.
+        """
+        value = self._deleted(old) if new is None else new.dumps()
+        version = self.update({HEAD + old.branch: value, **(more or {})}, read_version=old.version)
+        if new is None or value is None:
+            self.reader.forget(old.branch)
+            return None
+        self.reader.note(value, new)
+        return replace(new, version=version)
+
+    def _deleted(self, old: Head) -> str | None:
+        """What makes a branch deleted: a tombstone where heads may be packed, the removal of its key elsewhere."""
+        return tombstone(old.incarnation) if self.format() >= FORMAT_PACKED else None
+
+    def update(
+        self,
+        updates: Mapping[str, str | None],
+        *,
+        read_version: int,
+        format_stamp: int | None = None,
+        timeout_s: float = SWAP_MOST_S,
+    ) -> int:
+        """One compare-and-swap of config keys against `read_version`; the version that holds them.
+
+        A head is what it was while its branch has the same incarnation and epoch, wherever it is stored.
+        """
+
+        def is_unchanged(before: LanceDataset, now: LanceDataset) -> bool:
+            one, other = self.reader.apart(), self.reader.apart()
+            return all(one.meaning(before, key) == other.meaning(now, key) for key in updates)
+
+        return swap_config(
+            self.location,
+            updates,
+            read_version=read_version,
+            is_unchanged=is_unchanged,
+            format_stamp=format_stamp,
+            timeout_s=timeout_s,
+        )
+
+    def append_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Rows of any kinds (`manifest_rows`), durable before anything refers to them."""
+        if rows:
+            self._append(manifest_rows(list(rows)))
+
+    def append_records(self, records: Iterable[Record]) -> None:
+        self.append_rows([record_row(r) for r in records])
+
+    def append_checksums(self, packed: Packed) -> str:
+        """Checksums of many files, as a row, because they would make heads large. The id of the row."""
+        row = checksums_row(packed)
+        self._append(manifest_rows([row]))
+        return str(row[0])
+
+    def append_schema(self, schema_id: str, schema: Schema) -> None:
+        self._append(manifest_rows([schema_row(schema_id, schema)]))
+        self._schemas[schema_id] = schema
+
+    def _append(self, rows: pa.Table) -> None:
+        from lance.fragment import write_fragments
+
+        table = self.table()
+        uri = self.location.manifest_uri
+        with lance_api.reading("appending records to the manifest"):
+            fragments = write_fragments(rows, table, mode="append", storage_options=self.location.lance_options)
+            if self.location.is_local:
+                durability.secure_files(uri, [f.to_json() for f in fragments])
+            tx = lance_api.transaction(lance_api.operations().Append(fragments), read_version=table.version)
+            lance_api.commit(self.location, uri, tx)
+
+    def fold(self, *, more_than: int = FRAGMENTS_MAX) -> tuple[int, int]:
+        """Merge the small fragments that appended records leave behind, once there are many. Rows stay what they
+        are. How many fragments went, and how many came.
+        """
+        from omnigraph.storage.lance.fold import fold_work
+
+        table = self.table()
+        before = len(table.get_fragments())
+        work = fold_work(self.location, table) if before > more_than else None
+        if work is None:
+            return 0, 0
+        try:
+            done = lance_api.commit(self.location, self.location.manifest_uri, work.commit_on(table))
+        except (OSError, ValueError, RuntimeError, StorageError):
+            return 0, 0  # a writer of another branch folds at the same moment: its result is as good
+        kept = {f.fragment_id for f in table.get_fragments()} & {f.fragment_id for f in done.get_fragments()}
+        return before - len(kept), len(done.get_fragments()) - len(kept)
+
+    def unset(self, keys: Iterable[str]) -> None:
+        """Remove settings from the manifest's config that are none of ours."""
+        table = self.table()
+        self.update(dict.fromkeys(keys), read_version=table.version)
+
+
+def fresh_incarnation() -> str:
+    return secrets.token_hex(6)

@@ -1,0 +1,168 @@
+"""A folder of plain files outside of a graph, on a local disk or in a bucket.
+
+A file appears under its name when it is whole, and replaces what was there: on a disk it is written beside and moved
+into place, in a bucket an upload shows when it is complete. Names are relative, with `/` between their parts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from omnigraph.errors import FileUnwritable, StorageError
+from omnigraph.storage import durability
+from omnigraph.storage.layout import Location
+from omnigraph.storage.objects.control_objects import open_store
+
+
+class Folder:
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._opened: Any = None
+
+    @property
+    def uri(self) -> str:
+        return self.location.uri
+
+    @property
+    def _store(self) -> Any:
+        if self._opened is None:
+            self._opened = open_store(self.location, "")
+        return self._opened
+
+    def files(self, below: str = "") -> dict[str, int]:
+        """Every file in the folder, or in one folder of it, however deep, with its size in bytes."""
+        if self.location.is_local:
+            with self._failing(below):
+                return dict(self._walk(below))
+        import obstore
+
+        with self._failing(below):
+            listed = obstore.list(self._store, below or None).collect()
+        return {str(one["path"]): int(one["size"]) for one in listed}
+
+    def _walk(self, below: str) -> Iterator[tuple[str, int]]:
+        top = self._path(below) if below else self.uri
+        if os.path.lexists(top) and not os.path.isdir(top):
+            raise NotADirectoryError(20, "a file is there", top)
+        for folder, _, names in os.walk(top):
+            for name in names:
+                path = os.path.join(folder, name)
+                yield os.path.relpath(path, self.uri).replace(os.sep, "/"), os.lstat(path).st_size
+
+    def create(self, name: str, body: bytes) -> bool:
+        """Write a new file; False if there is one of this name already."""
+        with self._failing(name):
+            if self.location.is_local:
+                os.makedirs(os.path.dirname(self._path(name)), exist_ok=True)
+                try:
+                    with open(self._path(name), "xb") as file:
+                        file.write(body)
+                except FileExistsError:
+                    return False
+                return True
+            import obstore
+            from obstore.exceptions import AlreadyExistsError
+
+            try:
+                obstore.put(self._store, name, body, mode="create")
+            except AlreadyExistsError:
+                return False
+            return True
+
+    def write(self, name: str, body: bytes) -> None:
+        with self.placed(name) as path:
+            Path(path).write_bytes(body)
+
+    def read(self, name: str) -> bytes | None:
+        """What a file holds; None if there is none."""
+        with self._failing(name):
+            try:
+                if self.location.is_local:
+                    return Path(self._path(name)).read_bytes()
+                import obstore
+
+                return bytes(obstore.get(self._store, name).bytes())
+            except FileNotFoundError:
+                return None
+
+    @contextmanager
+    def placed(self, name: str, *, scratch: str | None = None) -> Iterator[str]:
+        """A path of a local file to write; it becomes the file `name` when the block ends well, and is removed if not.
+
+        `scratch` is a folder in this folder that exists, for files in the making; by default they lie beside.
+        """
+        with self._failing(name):
+            if self.location.is_local:
+                partial = self._path(scratch or os.path.dirname(name), f".{uuid.uuid4().hex}.part")
+            else:
+                handle, partial = tempfile.mkstemp(prefix="omnigraph-")
+                os.close(handle)
+            try:
+                yield partial
+                if self.location.is_local:
+                    durability.sync_files([partial])
+                    os.replace(partial, self._path(name))
+                else:
+                    import obstore
+
+                    obstore.put(self._store, name, Path(partial))
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(partial)
+
+    def make(self, *names: str) -> None:
+        """Make folders in this folder; a bucket has none."""
+        if self.location.is_local:
+            for name in names:
+                with self._failing(name):
+                    os.makedirs(self._path(name), exist_ok=True)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files; what is gone already is fine."""
+        for name in names:
+            with self._failing(name), suppress(FileNotFoundError):
+                if self.location.is_local:
+                    os.unlink(self._path(name))
+                else:
+                    import obstore
+
+                    obstore.delete(self._store, name)
+
+    def drop(self, name: str) -> None:
+        """Remove one folder of this folder with everything in it."""
+        if self.location.is_local:
+            shutil.rmtree(self._path(name), ignore_errors=True)
+        else:
+            self.delete(self.files(name))
+
+    def drop_empty(self) -> None:
+        """Remove the folders in this folder that hold nothing."""
+        if self.location.is_local:
+            for folder, _, _ in os.walk(self.uri, topdown=False):
+                if folder != self.uri:
+                    with suppress(OSError):
+                        os.rmdir(folder)
+
+    def _path(self, *parts: str) -> str:
+        return os.path.join(self.uri, *(part for part in parts if part))
+
+    @contextmanager
+    def _failing(self, name: str) -> Iterator[None]:
+        """Failures of a disk name the file, failures of a bucket the store."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            where = f"{self.uri}/{name}" if name else self.uri
+            if self.location.is_local:
+                reason = getattr(error, "strerror", None) or str(error)
+                raise FileUnwritable(path=where, detail=f"{reason.rstrip('.').lower()}.") from error
+            raise StorageError(doing=f"reading or writing {where}", detail=str(error)) from error

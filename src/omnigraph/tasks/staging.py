@@ -1,0 +1,238 @@
+"""Staged files of one job: Arrow tables and plain arrays that tasks hand to each other, below `__staging/<job>/`.
+
+A name is used once: a task that runs twice writes twice, and its result says which file counts. Locally files are
+mapped, not read; on S3 they are objects, read by ranges. Nothing here is ever part of the graph.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from omnigraph.commit import owner
+from omnigraph.errors import StorageError, SymlinkInGraph
+from omnigraph.storage.layout import STAGING, Location
+from omnigraph.storage.objects import nofollow
+from omnigraph.storage.objects.control_objects import open_store
+
+_OWNER = "owner.json"
+
+
+@dataclass(frozen=True)
+class Staging:
+    """The files of one job."""
+
+    location: Location
+    job: str
+
+    @property
+    def folder(self) -> str:
+        return f"{STAGING}/{self.job}"
+
+    def to_json(self) -> dict[str, Any]:
+        place = self.location
+        return {"uri": place.uri, "local": place.is_local, "options": dict(place.options), "job": self.job}
+
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> Staging:
+        return Staging(Location(body["uri"], body["local"], body["options"]), body["job"])
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.location.uri, self.folder, name)
+
+    # ---- writing -----------------------------------------------------------------------------------------------------
+
+    def put(self, stem: str, raw: bytes | memoryview | pa.Buffer) -> str:
+        """A new file; its name starts with `stem`."""
+        name = f"{stem}-{secrets.token_hex(5)}"
+        self.put_named(name, raw)
+        return name
+
+    def put_named(self, name: str, raw: bytes | memoryview | pa.Buffer) -> None:
+        """The same under a name that was agreed on; only one process may write it."""
+        with _reported(f"writing {self.folder}/{name}"):
+            if self.location.is_local:
+                with open(self.path(name), "wb") as file:
+                    file.write(raw)
+            else:
+                import obstore
+
+                obstore.put(self._store(), name, bytes(raw))
+
+    def put_chunks(self, stem: str, chunks: Iterable[bytes], *, ending: str = "") -> tuple[str, int]:
+        """A new file, written chunk by chunk; its name ends as `ending` says. The name, and its bytes."""
+        name = f"{stem}-{secrets.token_hex(5)}{ending}"
+        size = 0
+        with _reported(f"writing {self.folder}/{name}"), self._writer(name) as file:
+            for chunk in chunks:
+                file.write(chunk)
+                size += len(chunk)
+        return name, size
+
+    def _writer(self, name: str) -> Any:
+        if self.location.is_local:
+            return open(self.path(name), "wb")
+        import obstore
+
+        return obstore.open_writer(self._store(), name)
+
+    def put_json(self, stem: str, value: Any) -> str:
+        return self.put(stem, orjson.dumps(value))
+
+    def put_array(self, stem: str, array: np.ndarray) -> str:
+        """A two-dimensional array of uint64."""
+        assert array.dtype == np.uint64
+        assert array.ndim == 2
+        return self.put(stem, np.ascontiguousarray(array).data.cast("B"))
+
+    def put_table(self, stem: str, table: pa.Table) -> str:
+        if self.location.is_local:
+            name = f"{stem}-{secrets.token_hex(5)}"
+            with (
+                _reported(f"writing {self.folder}/{name}"),
+                pa.OSFile(self.path(name), "wb") as file,
+                pa.ipc.new_file(file, table.schema) as writer,
+            ):
+                writer.write_table(table)
+            return name
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        return self.put(stem, sink.getvalue())
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def get(self, name: str) -> bytes:
+        with _reported(f"reading {self.folder}/{name}"):
+            if self.location.is_local:
+                with open(self.path(name), "rb") as file:
+                    return file.read()
+            import obstore
+
+            return bytes(obstore.get(self._store(), name).bytes())
+
+    def get_json(self, name: str) -> Any:
+        return orjson.loads(self.get(name))
+
+    def get_array(self, name: str, *, width: int, start: int = 0, count: int | None = None) -> np.ndarray:
+        """Rows `start` to `start + count` of an array that `put_array` wrote; all of them by default."""
+        if count == 0:
+            return np.empty((0, width), dtype=np.uint64)
+        size = 8 * width
+        with _reported(f"reading {self.folder}/{name}"):
+            if self.location.is_local:
+                items = -1 if count is None else count * width
+                found = np.fromfile(self.path(name), dtype=np.uint64, count=items, offset=start * size)
+            else:
+                import obstore
+
+                if count is None:
+                    raw = bytes(obstore.get(self._store(), name).bytes())[start * size :]
+                else:
+                    raw = bytes(obstore.get_range(self._store(), name, start=start * size, length=count * size))
+                found = np.frombuffer(raw, dtype=np.uint64)
+        if count is not None and len(found) != count * width:
+            raise StorageError(doing=f"reading {self.folder}/{name}", detail="the file is cut short")
+        return found.reshape(-1, width)
+
+    def get_table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        with _reported(f"reading {self.folder}/{name}"):
+            local = self.location.is_local
+            source = pa.memory_map(self.path(name)) if local else pa.BufferReader(self.get(name))
+            options = None
+            if columns is not None:
+                known = pa.ipc.open_file(source).schema.names
+                options = pa.ipc.IpcReadOptions(included_fields=[known.index(c) for c in columns])
+            table = pa.ipc.open_file(source, options=options).read_all()
+            return table if columns is None else table.select(list(columns))
+
+    # ---- the folder --------------------------------------------------------------------------------------------------
+
+    def _store(self) -> Any:
+        return _opened(self.location.uri, tuple(sorted(self.location.options.items())), self.folder)
+
+    def remove(self) -> None:
+        """Everything of this job. What can't be removed is left to the next load or to cleanup."""
+        if self.location.is_local:
+            nofollow.remove_tree(self.location, self.folder)
+            with suppress(OSError):  # not empty: another load is at work
+                os.rmdir(os.path.join(self.location.uri, STAGING))
+            return
+        import obstore
+        from obstore.exceptions import BaseError
+
+        try:
+            store = self._store()
+            names = [entry["path"] for batch in obstore.list(store) for entry in batch]
+            if names:
+                obstore.delete(store, names)
+        except (BaseError, OSError):
+            return
+
+
+def new_staging(location: Location) -> Staging:
+    """A folder for one job. Folders of local jobs whose process is gone are removed on the way."""
+    nofollow.require_path(location, STAGING)
+    _sweep(location)
+    staging = Staging(location, secrets.token_hex(8))
+    with _reported(f"creating {staging.folder}"):
+        if location.is_local:
+            _make_folder(staging.path(""))
+            with open(staging.path(_OWNER), "wb") as file:
+                file.write(orjson.dumps(owner.myself()))
+    return staging
+
+
+def _make_folder(path: str) -> None:
+    """Another load that ends may remove the empty folder above at the same moment: then once more."""
+    for turn in range(10):
+        try:
+            os.makedirs(path)
+            return
+        except FileNotFoundError:
+            if turn == 9:
+                raise
+
+
+def _sweep(location: Location) -> None:
+    if not location.is_local:
+        return
+    for job in nofollow.children(location, STAGING).folders:
+        try:
+            held = orjson.loads(nofollow.read(location, f"{STAGING}/{job}/{_OWNER}"))
+        except (OSError, SymlinkInGraph, orjson.JSONDecodeError):
+            continue  # being made, or being removed, by somebody else
+        if owner.is_gone(held):
+            nofollow.remove_tree(location, f"{STAGING}/{job}")
+
+
+@lru_cache(maxsize=8)
+def _opened(uri: str, options: tuple[tuple[str, str], ...], folder: str) -> Any:
+    return open_store(Location(uri, False, dict(options)), folder)
+
+
+class _reported:
+    """Turn what the disk or the store raises into StorageError."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None:
+            return
+        from obstore.exceptions import BaseError
+
+        if isinstance(error, (BaseError, OSError, pa.ArrowInvalid)):
+            raise StorageError(doing=self._doing, detail=str(error)) from error
