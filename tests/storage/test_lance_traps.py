@@ -128,8 +128,8 @@ def test_a_restore_lands_over_anything(tmp_path: Path) -> None:
 
 
 def test_a_rewrite_that_remapped_an_index_can_not_be_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L3: `read_transaction` raises TypeError. Worked around by `storage.lance.lance_api.operations`, which gives the class the
-    defaults that it lacks (they are taken away here, as another test may have been first).
+    """L3: `read_transaction` raises TypeError. Worked around by `storage.lance.lance_api.operations`, which gives the
+    class the defaults that it lacks (they are taken away here, as another test may have been first).
     """
     made = table(tmp_path)
     made.create_scalar_index("id", "BTREE")
