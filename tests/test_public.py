@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +35,13 @@ LAYERS = (
     {"cli"},
 )
 """From the lowest to the highest. A part of a package may stand elsewhere than the package: the longest name counts."""
+NOT_EXPORTED = {
+    *("Any", "Callable", "Iterator", "Literal", "Mapping", "Sequence", "Unpack", "None", "DataFrame", "Event"),
+    *("Address", "AsOf", "Format", "Rows", "Source", "Table"),  # aliases of types of Python and Arrow
+    *("CommitOptions", "ReadOptions", "WriteOptions"),  # dictionaries of options, for type checkers
+    "Write",  # what `Transaction.operation` gives to the handle
+}
+"""Names in annotations of public methods that users need not import."""
 UPWARD = {
     ("pipeline/datasource/changes.py", "graph"),
     ("pipeline/datasource/read.py", "graph"),
@@ -43,18 +52,41 @@ UPWARD = {
 
 def test_the_export_list_is_exactly_this() -> None:
     assert omnigraph.__all__ == [
+        "Baseline",
         "BranchInfo",
+        "ChangePage",
+        "CleanupResult",
+        "CloneResult",
         "CommitInfo",
+        "Diff",
         "EmbedResult",
+        "EntityHistory",
         "ExportResult",
         "Graph",
+        "GraphStats",
         "LoadResult",
+        "MaintainPolicy",
+        "MaintainResult",
+        "Maintenance",
+        "MergeResult",
+        "MutationResult",
+        "OptimizePlan",
+        "OptimizeResult",
+        "Policy",
+        "PreparedQuery",
+        "RelocateResult",
+        "RepairResult",
         "ResetResult",
+        "Result",
+        "Schema",
+        "SchemaPlan",
         "SchemaResult",
         "Snapshot",
         "TableSource",
         "TagInfo",
         "Transaction",
+        "VerifyResult",
+        "Watcher",
         "WriteResult",
         "__version__",
         "clone",
@@ -62,8 +94,25 @@ def test_the_export_list_is_exactly_this() -> None:
         "init",
         "open",
         "register",
+        "run_pipeline",
     ]
     assert all(getattr(omnigraph, name) is not None for name in omnigraph.__all__)
+
+
+def test_every_value_that_a_method_takes_or_returns_is_exported() -> None:
+    from omnigraph.graph.handle import Graph
+
+    named: set[str] = set()
+    for cls in (Graph, omnigraph.Transaction, omnigraph.PreparedQuery):
+        for name, method in inspect.getmembers(cls, inspect.isfunction):
+            if not name.startswith("_"):
+                annotations = inspect.get_annotations(inspect.unwrap(method)).values()
+                named |= {word for text in annotations for word in re.findall(r"(?<![.\w])[A-Z]\w+", str(text))}
+    assert named - set(omnigraph.__all__) == NOT_EXPORTED
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert dir(omnigraph) == sorted(omnigraph.__all__)
 
 
 def test_importing_the_package_loads_neither_lance_nor_spark() -> None:

@@ -16,41 +16,86 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omnigraph import errors as errors
+    from omnigraph.branch.diff.diff import Diff as Diff
+    from omnigraph.branch.diff.entity_history import EntityHistory as EntityHistory
+    from omnigraph.branch.feed.page import Baseline as Baseline
+    from omnigraph.branch.feed.page import ChangePage as ChangePage
+    from omnigraph.branch.merge.result import MergeResult as MergeResult
     from omnigraph.graph.create import init_graph as init
-    from omnigraph.graph.handle import Graph
+    from omnigraph.graph.handle import Graph as Graph
     from omnigraph.graph.handle import open_graph as open
-    from omnigraph.graph.results import (
-        BranchInfo,
-        CommitInfo,
-        EmbedResult,
-        ExportResult,
-        LoadResult,
-        ResetResult,
-        SchemaResult,
-        TagInfo,
-        WriteResult,
-    )
-    from omnigraph.graph.snapshot import Snapshot
-    from omnigraph.graph.transaction import Transaction
+    from omnigraph.graph.maintenance import Maintenance as Maintenance
+    from omnigraph.graph.prepared_query import PreparedQuery as PreparedQuery
+    from omnigraph.graph.results import BranchInfo as BranchInfo
+    from omnigraph.graph.results import CommitInfo as CommitInfo
+    from omnigraph.graph.results import EmbedResult as EmbedResult
+    from omnigraph.graph.results import ExportResult as ExportResult
+    from omnigraph.graph.results import LoadResult as LoadResult
+    from omnigraph.graph.results import ResetResult as ResetResult
+    from omnigraph.graph.results import SchemaResult as SchemaResult
+    from omnigraph.graph.results import TagInfo as TagInfo
+    from omnigraph.graph.results import WriteResult as WriteResult
+    from omnigraph.graph.snapshot import Snapshot as Snapshot
+    from omnigraph.graph.transaction import Transaction as Transaction
+    from omnigraph.language.schema.model import Schema as Schema
+    from omnigraph.language.schema.plan import SchemaPlan as SchemaPlan
+    from omnigraph.maintenance.cleanup import CleanupResult as CleanupResult
+    from omnigraph.maintenance.cleanup import Policy as Policy
+    from omnigraph.maintenance.clone import CloneResult as CloneResult
     from omnigraph.maintenance.clone import clone_graph as clone
-    from omnigraph.pipeline.datasource.source import register
-    from omnigraph.pipeline.load.table_sources import TableSource
+    from omnigraph.maintenance.maintain.policy import MaintainPolicy as MaintainPolicy
+    from omnigraph.maintenance.maintain.run import MaintainResult as MaintainResult
+    from omnigraph.maintenance.optimize import OptimizePlan as OptimizePlan
+    from omnigraph.maintenance.optimize import OptimizeResult as OptimizeResult
+    from omnigraph.maintenance.relocate import RelocateResult as RelocateResult
+    from omnigraph.maintenance.repair.run import RepairResult as RepairResult
+    from omnigraph.maintenance.stats import GraphStats as GraphStats
+    from omnigraph.maintenance.verify import VerifyResult as VerifyResult
+    from omnigraph.pipeline.datasource.source import register as register
+    from omnigraph.pipeline.file.run import run_pipeline as run_pipeline
+    from omnigraph.pipeline.load.table_sources import TableSource as TableSource
+    from omnigraph.query.mutation.result import MutationResult as MutationResult
+    from omnigraph.query.result import Result as Result
+    from omnigraph.tasks.progress import Watcher as Watcher
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Baseline",
     "BranchInfo",
+    "ChangePage",
+    "CleanupResult",
+    "CloneResult",
     "CommitInfo",
+    "Diff",
     "EmbedResult",
+    "EntityHistory",
     "ExportResult",
     "Graph",
+    "GraphStats",
     "LoadResult",
+    "MaintainPolicy",
+    "MaintainResult",
+    "Maintenance",
+    "MergeResult",
+    "MutationResult",
+    "OptimizePlan",
+    "OptimizeResult",
+    "Policy",
+    "PreparedQuery",
+    "RelocateResult",
+    "RepairResult",
     "ResetResult",
+    "Result",
+    "Schema",
+    "SchemaPlan",
     "SchemaResult",
     "Snapshot",
     "TableSource",
     "TagInfo",
     "Transaction",
+    "VerifyResult",
+    "Watcher",
     "WriteResult",
     "__version__",
     "clone",
@@ -58,32 +103,68 @@ __all__ = [
     "init",
     "open",
     "register",
+    "run_pipeline",
 ]
 
+_EXPORTS = {
+    "omnigraph.branch.diff.diff": ("Diff",),
+    "omnigraph.branch.diff.entity_history": ("EntityHistory",),
+    "omnigraph.branch.feed.page": (
+        "Baseline",
+        "ChangePage",
+    ),
+    "omnigraph.branch.merge.result": ("MergeResult",),
+    "omnigraph.graph.handle": ("Graph",),
+    "omnigraph.graph.maintenance": ("Maintenance",),
+    "omnigraph.graph.prepared_query": ("PreparedQuery",),
+    "omnigraph.graph.results": (
+        "BranchInfo",
+        "CommitInfo",
+        "EmbedResult",
+        "ExportResult",
+        "LoadResult",
+        "ResetResult",
+        "SchemaResult",
+        "TagInfo",
+        "WriteResult",
+    ),
+    "omnigraph.graph.snapshot": ("Snapshot",),
+    "omnigraph.graph.transaction": ("Transaction",),
+    "omnigraph.language.schema.model": ("Schema",),
+    "omnigraph.language.schema.plan": ("SchemaPlan",),
+    "omnigraph.maintenance.cleanup": (
+        "CleanupResult",
+        "Policy",
+    ),
+    "omnigraph.maintenance.clone": ("CloneResult",),
+    "omnigraph.maintenance.maintain.policy": ("MaintainPolicy",),
+    "omnigraph.maintenance.maintain.run": ("MaintainResult",),
+    "omnigraph.maintenance.optimize": (
+        "OptimizePlan",
+        "OptimizeResult",
+    ),
+    "omnigraph.maintenance.relocate": ("RelocateResult",),
+    "omnigraph.maintenance.repair.run": ("RepairResult",),
+    "omnigraph.maintenance.stats": ("GraphStats",),
+    "omnigraph.maintenance.verify": ("VerifyResult",),
+    "omnigraph.pipeline.load.table_sources": ("TableSource",),
+    "omnigraph.query.mutation.result": ("MutationResult",),
+    "omnigraph.query.result": ("Result",),
+    "omnigraph.tasks.progress": ("Watcher",),
+}
 _HOMES = {
+    **{name: (module, name) for module, names in _EXPORTS.items() for name in names},
     "init": ("omnigraph.graph.create", "init_graph"),
     "open": ("omnigraph.graph.handle", "open_graph"),
     "clone": ("omnigraph.maintenance.clone", "clone_graph"),
-    "Graph": ("omnigraph.graph.handle", "Graph"),
-    "Snapshot": ("omnigraph.graph.snapshot", "Snapshot"),
-    "Transaction": ("omnigraph.graph.transaction", "Transaction"),
     "register": ("omnigraph.pipeline.datasource.source", "register"),
-    "TableSource": ("omnigraph.pipeline.load.table_sources", "TableSource"),
-    **{
-        name: ("omnigraph.graph.results", name)
-        for name in (
-            "BranchInfo",
-            "CommitInfo",
-            "EmbedResult",
-            "ExportResult",
-            "LoadResult",
-            "ResetResult",
-            "SchemaResult",
-            "TagInfo",
-            "WriteResult",
-        )
-    },
+    "run_pipeline": ("omnigraph.pipeline.file.run", "run_pipeline"),
 }
+"""Of every exported name but `errors`, the module and the name there."""
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,7 @@ import inspect
 import math
 import numbers
 import os
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
 from functools import wraps
@@ -301,3 +302,23 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         return function(*values, **kwargs)  # type: ignore[arg-type]
 
     return call
+
+
+def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Accept former names of keyword arguments, each with a DeprecationWarning: `renamed(former="current")`."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for former in [name for name in kwargs if name in names]:
+                current = names[former]
+                if current in kwargs:
+                    raise UsageError(detail=f"{former} is the former name of {current}; use {current} alone.")
+                message = f"{function.__name__}({former}=…) is deprecated; use {current}="
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+                kwargs[current] = kwargs.pop(former)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate

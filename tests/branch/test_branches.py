@@ -43,7 +43,7 @@ def test_only_the_table_that_is_written_is_forked(graph: og.Graph) -> None:
 
 def test_branches_of_branches_see_their_own_past(graph: og.Graph) -> None:
     for i in range(40):
-        graph.create_branch(f"b{i}", from_="main" if i == 0 else f"b{i - 1}")
+        graph.create_branch(f"b{i}", from_branch="main" if i == 0 else f"b{i - 1}")
         graph.upsert({"Person": [{"name": f"p{i}"}, {"name": "Ada", "age": i}]}, branch=f"b{i}")
     fresh = og.open(graph.uri)
     assert names(fresh, "b39") == sorted(["Ada", *(f"p{i}" for i in range(40))])
@@ -70,13 +70,13 @@ def test_data_files_of_a_fork_lie_in_the_root_table(graph: og.Graph) -> None:
 
 def test_list_is_sorted_and_names_the_parent(graph: og.Graph) -> None:
     graph.create_branch("z")
-    graph.create_branch("a", from_="z")
+    graph.create_branch("a", from_branch="z")
     assert [(b.name, b.parent_branch) for b in graph.branches()] == [("a", "z"), ("main", None), ("z", "main")]
 
 
 def test_delete_refuses_main_and_branches_that_others_come_from(graph: og.Graph) -> None:
     graph.create_branch("a")
-    graph.create_branch("b", from_="a")
+    graph.create_branch("b", from_branch="a")
     for name in ("main", "a"):
         with pytest.raises(errors.BranchInUse):
             graph.delete_branch(name)
@@ -99,7 +99,7 @@ def test_commits_of_a_deleted_branch_can_still_be_looked_up(graph: og.Graph) -> 
     graph.create_branch("work")
     commit = graph.insert({"Person": [{"name": "Bob"}]}, branch="work").commit
     graph.delete_branch("work")
-    assert og.open(graph.uri).commit(commit.id) == commit
+    assert og.open(graph.uri).get_commit(commit.id) == commit
 
 
 @pytest.mark.parametrize("name", ["", "a//b", "/a", "a/", "__system", "a b", "ä", "..", "a/../b", "x" * 201, "a\n"])
@@ -125,7 +125,7 @@ def test_a_branch_that_is_missing_is_never_created_by_accident(graph: og.Graph) 
     with pytest.raises(errors.BranchNotFound):
         graph.insert({"Person": [{"name": "x"}]}, branch="missing")
     with pytest.raises(errors.RevisionNotFound):
-        graph.create_branch("new", from_="missing")
+        graph.create_branch("new", from_branch="missing")
     assert [b.name for b in graph.branches()] == ["main"]
 
 

@@ -37,7 +37,7 @@ def test_a_small_write_on_a_branch_copies_nothing_that_it_inherits(graph: og.Gra
         graph.create_branch("parent")
         graph.insert({"Doc": [{"name": "parent", "text": TEXT}]}, branch="parent")
     for name in ("one", "two"):
-        graph.create_branch(name, from_=from_)
+        graph.create_branch(name, from_branch=from_)
         before = size(graph)
         graph.insert({"Doc": [{"name": "new"}]}, branch=name)
         graph.upsert({"Doc": [{"name": "d3", "text": "short"}]}, branch=name)

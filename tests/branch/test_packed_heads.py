@@ -130,7 +130,7 @@ def test_the_number_of_packs_is_logarithmic_and_so_is_how_often_a_head_is_writte
     graph = og.init(tmp_path / "graph", SCHEMA)
     manifest = graph._manifest
     for i in range(256):
-        create_branch(manifest, f"b{i}", from_="main")
+        create_branch(manifest, f"b{i}", from_branch="main")
         if i % 4 == 3:
             assert pack(graph)
     assert len(load_packs(manifest.table().config()[PACKED])) <= 7
@@ -167,7 +167,7 @@ ACTS: dict[str, tuple[Act, Callable[[dict[str, list[str]]], None]]] = {
     "delete_packed": (lambda g: g.delete_branch("packed"), lambda b: b.pop("packed")),
     "create": (lambda g: g.create_branch("fresh"), lambda b: b.update(fresh=["ada"])),
     "create_from_packed": (
-        lambda g: g.create_branch("fresh", from_="packed"),
+        lambda g: g.create_branch("fresh", from_branch="packed"),
         lambda b: b.update(fresh=["ada", "on packed"]),
     ),
     "cleanup": (lambda g: g.cleanup(keep=1, confirm=True), lambda b: None),
@@ -291,7 +291,7 @@ def test_random_operations_by_stale_handles_do_what_a_dictionary_does(tmp_path: 
         manifest, name = committer.manifest, rng.choice([f"b{i}" for i in range(12)])
         match rng.choice(["create", "create", "write", "write", "hold", "stale", "stale", "delete", "pack"]):
             case "create" if name not in model.states:
-                head = create_branch(manifest, name, from_=rng.choice(sorted(model.states)))
+                head = create_branch(manifest, name, from_branch=rng.choice(sorted(model.states)))
                 model.states[name] = (head.incarnation, 0)
             case "write" | "hold" as act if name in model.states:
                 held[name] = manifest.head(name)

@@ -202,7 +202,7 @@ def test_histories_longer_than_a_head_holds(graph: og.Graph) -> None:
     start = start_of(manifest, head.incarnation)
     assert start is not None
     assert start.commit == before[FULL_EVERY + 3] == head.reset_to
-    assert graph.commit(before[0]).id == before[0], "its record has become a row"
+    assert graph.get_commit(before[0]).id == before[0], "its record has become a row"
     assert graph.verify(full=True).ok
 
 
@@ -211,11 +211,11 @@ def test_merge_bases_know_what_a_reset_has_left(graph: og.Graph) -> None:
     from omnigraph.maintenance.cleanup.merge_bases import merge_bases
 
     before = ids(graph)
-    graph.create_branch("work", from_=before[4])
+    graph.create_branch("work", from_branch=before[4])
     graph.delete_branch("work")
     graph.reset_branch("main", to=before[3])
     graph.upsert({"Person": [{"name": "Bob"}]})
-    graph.create_branch("old", from_=before[1])
+    graph.create_branch("old", from_branch=before[1])
     graph.create_branch("new")
     manifest = Manifest(graph._location)
     shared = merge_bases(manifest, manifest.heads())

@@ -53,7 +53,7 @@ def test_what_is_nothing_of_all_that_is_told(graph: og.Graph) -> None:
 
 def test_a_commit_id_is_never_shadowed_by_a_name(graph: og.Graph) -> None:
     old = graph.commits()[2].id
-    graph.create_branch(old, from_="work")
+    graph.create_branch(old, from_branch="work")
     assert resolve(graph._manifest, old) == old
 
 
@@ -62,7 +62,7 @@ def test_reads_take_revisions(graph: og.Graph) -> None:
     assert ages(graph, commit="work") == [50]
     assert graph.snapshot(commit="v1").commit == graph.commits()[2].id
     assert graph.scan("Person", commit="v1").read_all()["age"].to_pylist() == [1]
-    assert graph.commit("v1") == graph.commits()[2]
+    assert graph.get_commit("v1") == graph.commits()[2]
     query = "query q() { match { $p: Person } return { $p.age } }"
     assert graph.query(query, commit="v1").to_arrow().column(0).to_pylist() == [1]
     lines: list[bytes] = []
@@ -75,7 +75,7 @@ def test_reads_take_revisions(graph: og.Graph) -> None:
 
 
 def test_a_branch_starts_at_any_revision(graph: og.Graph) -> None:
-    made = graph.create_branch("old", from_="v1")
+    made = graph.create_branch("old", from_branch="v1")
     assert (made.commit, made.parent_branch) == (graph.commits()[2].id, "main")
     graph.upsert({"Person": [{"name": "Bob", "age": 7}]}, branch="old")
     assert ages(og.open(graph.uri), branch="old") == [1, 7]
@@ -84,13 +84,13 @@ def test_a_branch_starts_at_any_revision(graph: og.Graph) -> None:
     assert ages(og.open(graph.uri), branch="old") == [1, 7]
     assert graph.verify(full=True).ok
     with pytest.raises(errors.PreconditionFailed):
-        graph.create_branch("other", from_="v1", if_commit=graph.commits()[0].id)
+        graph.create_branch("other", from_branch="v1", if_commit=graph.commits()[0].id)
 
 
 def test_a_branch_starts_at_a_commit_of_a_deleted_branch(graph: og.Graph) -> None:
     commit = graph.snapshot("work").commit
     graph.delete_branch("work")
-    made = graph.create_branch("again", from_=commit)
+    made = graph.create_branch("again", from_branch=commit)
     assert made.parent_branch is None
     graph.cleanup(keep=1, confirm=True)
     graph.upsert({"Person": [{"name": "Bob", "age": 7}]}, branch="again")
@@ -105,7 +105,7 @@ def test_a_branch_does_not_start_at_what_was_collected(graph: og.Graph) -> None:
     graph.delete_branch("work")
     graph.cleanup(keep=1, confirm=True)
     with pytest.raises(errors.VersionReclaimed):
-        graph.create_branch("old", from_=old)
+        graph.create_branch("old", from_branch=old)
     assert [b.name for b in graph.branches()] == ["main"]
 
 
@@ -124,7 +124,7 @@ def test_a_cleanup_between_look_and_swap_makes_the_branch_lose(
     graph.delete_branch("work")
     monkeypatch.setattr(create, "require_available", then_cleanup)
     with pytest.raises(errors.VersionReclaimed):
-        graph.create_branch("old", from_=old)
+        graph.create_branch("old", from_branch=old)
     assert [b.name for b in graph.branches()] == ["main"]
 
 

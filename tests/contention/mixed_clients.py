@@ -68,7 +68,7 @@ def optimize_again(uri: str, log: str, client: str, *, seconds: float, chaos: di
 @job
 def embed_again(uri: str, log: str, client: str, *, seconds: float, chaos: dict[str, Any]) -> int:
     def act(graph: Any, turn: int) -> None:
-        graph.embed(all=turn % 4 == 0)
+        graph.embed(everything=turn % 4 == 0)
 
     return _repeat(uri, log, client, "embed", seconds, chaos, act)
 

@@ -233,7 +233,7 @@ def test_vectors_of_another_model_are_not_mixed_in(small: og.Graph, server: Serv
     with pytest.raises(EmbeddingMismatch, match="2 of its vectors were made by another model"):
         small.embed(provider="gemini")
     assert vectors(small)["p0002"] is None
-    assert small.embed(provider="gemini", all=True).embedded == {"node:Post": 3}
+    assert small.embed(provider="gemini", everything=True).embedded == {"node:Post": 3}
 
 
 @pytest.mark.parametrize("name", REMOTE)

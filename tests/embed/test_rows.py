@@ -133,7 +133,7 @@ def test_a_required_vector_is_renewed_and_never_taken_away(tmp_path: Path) -> No
 def test_all_embeds_every_text_anew_also_given_ones(graph: og.Graph) -> None:
     graph.insert({"Post": [*posts(2), {"key": "given", "text": "mine", "vector": GIVEN}]})
     graph.embed()
-    assert graph.embed(all=True).embedded == {"node:Post": 3}
+    assert graph.embed(everything=True).embedded == {"node:Post": 3}
     assert is_of(vectors(graph)["given"], "mine")
 
 

@@ -15,7 +15,7 @@ import pytest
 import omnigraph as og
 from omnigraph import arguments
 from omnigraph.errors import OmnigraphError, UsageError
-from omnigraph.graph.prepared_query import Prepared
+from omnigraph.graph.prepared_query import PreparedQuery
 
 SCHEMA = "node P { name: String @key  age: I32? }\nedge K: P -> P"
 QUERY = "query q($n: String) { match { $p: P { name: $n } } return { $p.name } }"
@@ -159,14 +159,16 @@ def refuses(call: Callable[..., Any], where: str, required: Mapping[str, Any]) -
                 continue
             tried += 1
             given = {**required, name: value()}
-            positional = [given.pop("params")] if where == "Prepared.run" and "params" in given else []
+            positional = [given.pop("params")] if where == "PreparedQuery.run" and "params" in given else []
             with pytest.raises(UsageError) as refused:
                 call(*positional, **given)
             assert name in refused.value.message, f"{where}, {name} as {wrong}: {refused.value.message}"
     return tried
 
 
-@pytest.mark.parametrize("owner", [og.Graph, og.Snapshot, og.Transaction, Prepared], ids=lambda owner: owner.__name__)
+@pytest.mark.parametrize(
+    "owner", [og.Graph, og.Snapshot, og.Transaction, PreparedQuery], ids=lambda owner: owner.__name__
+)
 def test_every_method_refuses_every_wrong_shape_by_name(owner: type, graph: og.Graph) -> None:
     before = state(graph)
     with graph.transaction() as transaction:
@@ -174,14 +176,14 @@ def test_every_method_refuses_every_wrong_shape_by_name(owner: type, graph: og.G
             og.Graph: graph,
             og.Snapshot: graph.snapshot(),
             og.Transaction: transaction,
-            Prepared: graph.prepare(QUERY),
+            PreparedQuery: graph.prepare(QUERY),
         }[owner]
         tried = 0
         for name in methods(owner):
             where = f"{owner.__name__}.{name}"
             tried += refuses(getattr(target, name), where, REQUIRED.get(where, {}))
         assert transaction.statements == []
-    assert tried >= {"Graph": 1500, "Snapshot": 30, "Transaction": 100, "Prepared": 25}[owner.__name__]
+    assert tried >= {"Graph": 1500, "Snapshot": 30, "Transaction": 100, "PreparedQuery": 25}[owner.__name__]
     assert state(graph) == before
 
 
@@ -274,8 +276,8 @@ MEANINGLESS: list[tuple[str, dict[str, Any]]] = [
     ("export", {"to": bytearray().extend, "types": ["nope"]}),
     ("snapshot", {"as_of": "yesterday"}),
     ("create_branch", {"name": ""}),
-    ("create_branch", {"name": "b", "from_": "nope"}),
-    ("relocate", {"from_": "nope://x"}),
+    ("create_branch", {"name": "b", "from_branch": "nope"}),
+    ("relocate", {"from_address": "nope://x"}),
     ("load", {"source": "", "mode": "append"}),
     ("load", {"source": [b"{}\n", 5], "mode": "append"}),
     ("load", {"source": iter([5]), "mode": "append"}),

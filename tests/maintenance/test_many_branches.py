@@ -95,7 +95,7 @@ def test_every_merge_base_is_found_as_by_comparing_all_pairs(tmp_path: Path) -> 
     graph = og.init(tmp_path / "graph", "node P { name: String @key }")
     grow(graph, 0, 8)
     for name, source in (("c1", "b1"), ("c2", "b1"), ("d", "c1")):
-        graph.create_branch(name, from_=source)
+        graph.create_branch(name, from_branch=source)
         graph.upsert({"P": [{"name": name}]}, branch=name)
         graph.upsert({"P": [{"name": f"{name}-source"}]}, branch=source)
     heads = graph._manifest.heads()

@@ -130,7 +130,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch, rows: int = 5) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_folder_names_every_file_with_its_rows_and_commit(graph: og.Graph, tmp_path: Path, format: Format) -> None:
     worn(graph)
-    result = graph.export(tmp_path / "out", format=format, engine="local")
+    result = graph.export(tmp_path / "out", file_format=format, engine="local")
     told = json.loads((tmp_path / "out/_export.json").read_text())
     assert (told["branch"], told["commit"], told["format"]) == ("main", graph.snapshot().commit, format)
     assert told["types"] == ["node:Note", "node:Person", "edge:Knows"]
@@ -159,7 +159,7 @@ def test_the_records_of_a_jsonl_folder_are_those_of_the_stream(
 
 def test_parquet_has_natural_types_and_tells_null_from_empty(graph: og.Graph, tmp_path: Path) -> None:
     worn(graph)
-    graph.export(tmp_path / "out", format="parquet")
+    graph.export(tmp_path / "out", file_format="parquet")
     people = pq.read_table(tmp_path / "out/nodes/Person")
     assert {f.name: str(f.type) for f in people.schema} == {
         "id": "string",
@@ -203,7 +203,7 @@ def test_lance_tables_are_plain_ones_that_lance_reads_and_appends_to(
 def test_csv_tells_null_from_empty_and_writes_lists_vectors_and_blobs_as_text(graph: og.Graph, tmp_path: Path) -> None:
     worn(graph)
     graph.insert({"Note": [{"text": "", "tags": ['a,"b"', "c\nd"]}]})
-    graph.export(tmp_path / "out", format="csv")
+    graph.export(tmp_path / "out", file_format="csv")
     people = (tmp_path / "out/nodes/Person/part-00000.csv").read_text().splitlines()
     assert people[0] == '"id","name","age","joined","photo","v"'
     assert '"b","b",0,"2026-02-03T04:05:06.789Z","AP8=","[0.5,-1.0]"' in people
@@ -247,14 +247,14 @@ def test_the_same_snapshot_gives_the_same_bytes(
     folder_of(graph, tmp_path / "first", format=format)
     graph.insert({"Person": [{"name": "later"}]})
     again = og.open(graph.uri)
-    again.export(tmp_path / "second", format=format, commit=commit)
+    again.export(tmp_path / "second", file_format=format, commit=commit)
     assert tree(tmp_path / "first") == tree(tmp_path / "second")
     assert len(tree(tmp_path / "first")) > 6
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_graph_without_rows_gives_files_without_rows(graph: og.Graph, tmp_path: Path, format: Format) -> None:
-    result = graph.export(tmp_path / "out", format=format)
+    result = graph.export(tmp_path / "out", file_format=format)
     assert result.rows == {"node:Note": 0, "node:Person": 0, "edge:Knows": 0}
     assert len(json.loads((tmp_path / "out/_export.json").read_text())["files"]) == 3
     if format == "parquet":
@@ -263,7 +263,7 @@ def test_a_graph_without_rows_gives_files_without_rows(graph: og.Graph, tmp_path
 
 def test_a_time_a_commit_and_types_choose_what_a_folder_holds(graph: og.Graph, tmp_path: Path) -> None:
     filled(graph)
-    then = graph.commit(graph.snapshot().commit)
+    then = graph.get_commit(graph.snapshot().commit)
     graph.delete({"Person": ["a"]})
     assert graph.export(tmp_path / "1", as_of=then.created_at, types=["Person"]).rows == {"node:Person": 3}
     assert graph.export(tmp_path / "2", commit=then.id, types=["Knows", "Person"]).rows == {
@@ -334,8 +334,8 @@ def test_an_interrupted_export_has_no_last_file_and_the_next_one_cleans_up(
     assert "_unfinished.json" in left
     assert "_export.json" not in left
     assert any("part-" in name or "/data/" in name for name in left)
-    graph.export(out, format="parquet")
-    graph.export(tmp_path / "fresh", format="parquet")
+    graph.export(out, file_format="parquet")
+    graph.export(tmp_path / "fresh", file_format="parquet")
     assert tree(out) == tree(tmp_path / "fresh")
     assert not list(out.rglob("*.lance"))
 
@@ -381,7 +381,7 @@ def test_nothing_that_is_not_its_own_is_ever_touched(graph: og.Graph, tmp_path: 
     graph.export(out)
     before = tree(out)
     with pytest.raises(errors.ExportFolderTaken, match="a finished export"):
-        graph.export(out, format="csv")
+        graph.export(out, file_format="csv")
     assert tree(out) == before
 
 

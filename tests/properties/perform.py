@@ -11,7 +11,7 @@ from tests.properties.model import Operation
 def perform(graph: Any, operation: Operation) -> Any:
     match operation["op"]:
         case "create_branch":
-            return graph.create_branch(operation["name"], from_=operation["from"])
+            return graph.create_branch(operation["name"], from_branch=operation["from"])
         case "delete_branch":
             return graph.delete_branch(operation["name"])
         case "schema":

@@ -1,4 +1,4 @@
-"""Prepared statements: checked once, run often, right on every schema that they meet."""
+"""PreparedQuery statements: checked once, run often, right on every schema that they meet."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def test_spark_and_this_process_write_the_same_files(
     spark: Any, graph: og.Graph, tmp_path: Path, format: Format
 ) -> None:
     watcher = Counting()
-    on_spark = og.open(graph.uri, spark=spark, watcher=watcher).export(tmp_path / "spark", format=format)
-    here = graph.export(tmp_path / "here", format=format, engine="local")
+    on_spark = og.open(graph.uri, spark=spark, watcher=watcher).export(tmp_path / "spark", file_format=format)
+    here = graph.export(tmp_path / "here", file_format=format, engine="local")
     assert (on_spark.engine, here.engine) == ("spark", "local")
     assert on_spark.rows == here.rows == {"node:Note": 3, "node:Person": 22, "edge:Knows": 2}
     assert watcher.engines == [("spark", "a session is running")]
@@ -56,7 +56,7 @@ def test_a_folder_written_on_spark_loads_on_spark_into_an_equal_graph(
     spark: Any, graph: og.Graph, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    og.open(graph.uri, spark=spark).export(out, format="parquet")
+    og.open(graph.uri, spark=spark).export(out, file_format="parquet")
     og.init(tmp_path / "copy", (out / "schema.pg").read_text())
     copy = og.open(tmp_path / "copy", spark=spark)
     tables = {name: f"{out}/nodes/{name}/*.parquet" for name in ("Person", "Note")}
@@ -72,7 +72,7 @@ def test_a_worker_that_dies_after_writing_its_file_costs_nothing_but_a_retry(
     """Its first attempt has put the file in place, or for lance left one that no table names."""
     monkeypatch.setattr(WRITE_PART, "tests.spark.test_export:write_then_die_once")
     out = tmp_path / "out"
-    og.open(graph.uri, spark=spark).export(out, format=format)
+    og.open(graph.uri, spark=spark).export(out, file_format=format)
     assert (tmp_path / "died").exists()
     if format == "lance":
         import lance
@@ -81,7 +81,7 @@ def test_a_worker_that_dies_after_writing_its_file_costs_nothing_but_a_retry(
         assert len(list((out / "nodes/Person.lance/data").iterdir())) == len(people.get_fragments())
         assert rows_of(people.to_table()) == rows_of(graph.snapshot().read("Person"))
     else:
-        graph.export(tmp_path / "here", format=format, engine="local")
+        graph.export(tmp_path / "here", file_format=format, engine="local")
         assert tree(out) == tree(tmp_path / "here")
 
 
@@ -107,11 +107,11 @@ def test_ctrl_c_stops_the_job_and_leaves_an_unfinished_export_that_the_next_one_
         patch.setattr(WRITE_PART, "tests.spark.test_export:write_then_sleep")
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            og.open(graph.uri, spark=spark).export(out, format="csv")
+            og.open(graph.uri, spark=spark).export(out, file_format="csv")
     assert not (out / "_export.json").exists()
     assert json.loads((out / "_unfinished.json").read_text())["owner"] is None
-    og.open(graph.uri, spark=spark).export(out, format="parquet")
-    graph.export(tmp_path / "here", format="parquet", engine="local")
+    og.open(graph.uri, spark=spark).export(out, file_format="parquet")
+    graph.export(tmp_path / "here", file_format="parquet", engine="local")
     assert tree(out) == tree(tmp_path / "here")
 
 

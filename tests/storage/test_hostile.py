@@ -110,7 +110,7 @@ def test_the_name_of_a_type_never_becomes_a_path(world: Path, name: str, tmp_pat
     assert hostile.outcomes(graph, VERBS)["read"] == CONDITION
     for format in ("parquet", "csv", "lance"):
         with pytest.raises(HostileOrDamagedManifest):
-            og.open(graph, engine="local").export(tmp_path / "out" / format, format=format)
+            og.open(graph, engine="local").export(tmp_path / "out" / format, file_format=format)
     assert not (tmp_path / "out").exists()
 
 
@@ -178,7 +178,7 @@ def test_a_blob_that_is_an_address_is_never_read(tmp_path: Path) -> None:
             lambda: graph.nodes("P"),
             lambda: graph.nodes("P", where={"id": "e"}),
             lambda: graph.export(lines.append),
-            lambda: graph.export(tmp_path / "out", format="parquet"),
+            lambda: graph.export(tmp_path / "out", file_format="parquet"),
             lambda: graph.update("P", {"name": "f"}, ids=["e"]),
             lambda: graph.optimize(),
             lambda: graph.query("query q() { match { $p: P } return { $p.photo } }").to_pylist(),

@@ -58,7 +58,7 @@ def test_the_first_write_migrates_and_everything_reads_as_before(uri: str, gener
         assert [c.to_json() for c in graph.commits("review")][1:] == before
         for commit, past in old.past.items():
             assert read_rows(graph.snapshot(commit=commit)) == past.rows
-            assert graph.commit(commit).branch == past.branch
+            assert graph.get_commit(commit).branch == past.branch
         for branch in ("idle", "main", "review"):
             graph.upsert({"Person": [{"name": "yan", "age": 2}], "Note": [{"title": "t"}]}, branch=branch)
             with_person(expected, "yan", 2, branch=branch)
@@ -72,7 +72,7 @@ def test_the_first_write_migrates_and_everything_reads_as_before(uri: str, gener
 @pytest.mark.parametrize(
     "write",
     [
-        lambda g: g.create_branch("next", from_="review"),
+        lambda g: g.create_branch("next", from_branch="review"),
         lambda g: g.delete_branch("review"),
         lambda g: g.apply_schema(SCHEMA + "node City { name: String @key }\n"),
         lambda g: g.load([b'{"type": "Person", "data": {"name": "zoe"}}\n'], mode="merge"),

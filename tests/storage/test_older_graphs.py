@@ -49,7 +49,7 @@ def test_an_older_graph_is_read_as_it_is_and_stays_untouched(uri: str, generatio
         ]
         for commit, past in old.past.items():
             assert read_rows(graph.snapshot(commit=commit)) == past.rows
-            assert graph.commit(commit).branch == past.branch
+            assert graph.get_commit(commit).branch == past.branch
         lines: list[bytes] = []
         assert sum(graph.export(lines.append).rows.values()) == sum(map(len, old.state["main"]["rows"].values()))
         graph.plan_schema(SCHEMA + "node City { name: String @key }\n")
@@ -102,7 +102,7 @@ def test_an_old_tombstone_hides_one_lifetime_and_not_the_one_of_a_type_added_aga
             assert [row["title"] for row in graph.snapshot().read("Note").to_pylist()] == ["new"]
             assert len(graph.snapshot().view.pins) == 5
             assert len(graph.snapshot(commit=dropped).view.pins) == 4
-            before = graph.commit(dropped).parent
+            before = graph.get_commit(dropped).parent
             assert [row["title"] for row in graph.snapshot(commit=before).read("Note").to_pylist()] == ["old"]
         migrate(uri)
 
@@ -141,7 +141,7 @@ def test_a_branch_made_again_does_not_see_what_its_name_saw_before(uri: str) -> 
     migrate(uri)
     with og.open(uri) as graph:
         assert read_state(graph) == old.state
-        assert graph.commit(lost).branch == "gone"
+        assert graph.get_commit(lost).branch == "gone"
         assert lost not in {c.id for c in graph.commits("gone")}
         graph.insert(ZOE, branch="gone")
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from omnigraph.arguments import checked
+from omnigraph.arguments import checked, renamed
 from omnigraph.branch.revisions import resolve
 from omnigraph.storage.manifest.records import MAIN
 
@@ -194,13 +194,14 @@ class BranchMethods:
         old = empty_state(view) if parent is None else view.at(parent)
         return Diff(old, view.at(commit), chosen, self._dataframes(engine))
 
+    @renamed(id="entity_id")
     @checked
-    def history(self, type_name: str, id: str, *, branch: str = MAIN) -> EntityHistory:
+    def history(self, type_name: str, entity_id: str, *, branch: str = MAIN) -> EntityHistory:
         """Every version of one entity on a branch, newest first: who changed which properties, when, and the image."""
         from omnigraph.branch.diff.entity_history import entity_history
 
         view = self._committer.view(branch)
-        return entity_history(view, view.type(type_name), id, branch=branch)
+        return entity_history(view, view.type(type_name), entity_id, branch=branch)
 
     def _dataframes(self, engine: str | None) -> DataFrames | None:
         name, _ = self.engines.choose(work_bytes=0, requested=engine or "local")

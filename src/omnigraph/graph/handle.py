@@ -9,11 +9,12 @@ graph.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from omnigraph.arguments import checked
+from omnigraph.arguments import checked, renamed
 from omnigraph.branch.create import create_branch
 from omnigraph.branch.delete import delete_branch
 from omnigraph.branch.revisions import resolve
@@ -23,7 +24,7 @@ from omnigraph.commit.phases import Observer, silent
 from omnigraph.commit.request import Outcome, Request
 from omnigraph.errors import OmnigraphError, UsageError
 from omnigraph.graph.branches import BranchMethods
-from omnigraph.graph.maintenance import MaintenanceMethods
+from omnigraph.graph.maintenance import Maintenance, MaintenanceMethods
 from omnigraph.graph.queries import QueryMethods
 from omnigraph.graph.results import (
     BranchInfo,
@@ -73,6 +74,22 @@ class ReadOptions(TypedDict, total=False):
     limit: int | None
 
 
+class CommitOptions(TypedDict, total=False):
+    """Who commits, and under which condition: `if_commit` is the newest commit of the branch that is expected,
+    `operation_id` the caller's own id of the operation, which is committed once however often it is repeated.
+    """
+
+    actor: str | None
+    if_commit: str | None
+    operation_id: str | None
+
+
+class WriteOptions(CommitOptions, total=False):
+    """The options of a small write."""
+
+    branch: str
+
+
 class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
     """A graph at one address."""
 
@@ -116,6 +133,11 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
 
             self._engines = Engines()
         return self._engines
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """The maintenance verbs as a namespace: `graph.maintenance.optimize()`."""
+        return Maintenance(self)
 
     def close(self) -> None:
         """Let go of open tables. Nothing is pending: every write was finished when its call returned."""
@@ -186,21 +208,27 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         return [CommitInfo.of(r) for r in reachable(self._manifest, branch, limit=limit)]
 
     @checked
-    def commit(self, commit_id: str) -> CommitInfo:
+    def get_commit(self, revision: str) -> CommitInfo:
         """The commit that a revision names: its id, a branch, a tag or a time."""
-        return CommitInfo.of(self._manifest.record(resolve(self._manifest, commit_id)))
+        return CommitInfo.of(self._manifest.record(resolve(self._manifest, revision)))
+
+    @checked
+    def commit(self, commit_id: str) -> CommitInfo:
+        """Deprecated: use `get_commit`."""
+        warnings.warn("Graph.commit(id) is deprecated; use get_commit", DeprecationWarning, stacklevel=3)
+        return self.get_commit(commit_id)
 
     # ---- small writes ------------------------------------------------------------------------------------------------
 
     @checked
-    def insert(self, rows: Mapping[str, Rows], **options: Any) -> WriteResult:
+    def insert(self, rows: Mapping[str, Rows], **options: Unpack[WriteOptions]) -> WriteResult:
         """Add entities of one or many types, in one commit. An id that exists is a KeyConflict."""
         from omnigraph.write.mutate import Put
 
         return self._write([Put(name, given, "insert") for name, given in rows.items()], **options)
 
     @checked
-    def upsert(self, rows: Mapping[str, Rows], **options: Any) -> WriteResult:
+    def upsert(self, rows: Mapping[str, Rows], **options: Unpack[WriteOptions]) -> WriteResult:
         """Add or replace entities, in one commit. A row is the full image of its entity."""
         from omnigraph.write.mutate import Put
 
@@ -214,7 +242,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         *,
         ids: Sequence[str] | None = None,
         where: Mapping[str, object] | None = None,
-        **options: Any,
+        **options: Unpack[WriteOptions],
     ) -> WriteResult:
         """Set some properties of the entities with these ids, or with these values; the others keep theirs."""
         from omnigraph.write.mutate import Change
@@ -222,7 +250,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         return self._write([Change(type_name, values, ids=ids, where=where)], **options)
 
     @checked
-    def delete(self, ids: Mapping[str, Sequence[str]], **options: Any) -> WriteResult:
+    def delete(self, ids: Mapping[str, Sequence[str]], **options: Unpack[WriteOptions]) -> WriteResult:
         """Remove entities by id, in one commit. Edges of removed nodes go with them."""
         from omnigraph.write.mutate import Remove
 
@@ -230,7 +258,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
 
     @checked
     @contextmanager
-    def transaction(self, branch: str = MAIN, **options: Any) -> Iterator[Transaction]:
+    def transaction(self, branch: str = MAIN, **options: Unpack[CommitOptions]) -> Iterator[Transaction]:
         """Several writes and what they rest on, in one commit when the block ends; an exception discards them."""
         from omnigraph.graph.transaction import Transaction
 
@@ -241,7 +269,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
             outcome = self._run(transaction.operation(), branch=branch, **options)
             transaction.result = WriteResult.of(outcome)
 
-    def _write(self, statements: Sequence[Statement], **options: Any) -> WriteResult:
+    def _write(self, statements: Sequence[Statement], **options: Unpack[WriteOptions]) -> WriteResult:
         from omnigraph.write.mutate import Write
 
         return WriteResult.of(self._run(Write(tuple(statements)), **options))
@@ -274,7 +302,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         quarantine: Address | None = None,
         max_line_bytes: int | None = None,
         engine: str | None = None,
-        **options: Any,
+        **options: Unpack[CommitOptions],
     ) -> LoadResult:
         """Load nodes and edges, in one commit: NDJSON records from `source`, tables per type from `nodes` and `edges`.
 
@@ -302,7 +330,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
             max_line_bytes=max_line_bytes,
         )
         with started as load:
-            made = self.create_branch(branch, from_=base) if fork else None
+            made = self.create_branch(branch, from_branch=base) if fork else None
             try:
                 outcome = self._run(load, branch=branch, **options)
             except (OmnigraphError, KeyboardInterrupt):
@@ -317,6 +345,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
             if self._manifest.head(made.name).commit == made.commit:
                 delete_branch(self._committer, made.name)
 
+    @renamed(format="file_format")
     @checked
     def export(
         self,
@@ -326,7 +355,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         commit: str | None = None,
         as_of: AsOf | None = None,
         types: Sequence[str] | None = None,
-        format: Format = "jsonl",
+        file_format: Format = "jsonl",
         engine: str | None = None,
     ) -> ExportResult:
         """Write one snapshot: NDJSON records to a function, nodes before edges, in a stable order; or files into a
@@ -335,36 +364,37 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         from omnigraph.pipeline.export.stream import export_records, require_records
 
         if callable(to):
-            require_records(format=format, engine=engine)
+            require_records(format=file_format, engine=engine)
             return export_records(self.snapshot(branch, commit=commit, as_of=as_of), to, types=types)
         from omnigraph.pipeline.export.folder import export_folder, folder_location
 
         out = folder_location(to)
         snapshot = self.snapshot(branch, commit=commit, as_of=as_of)
-        return export_folder(snapshot, out, self.engines, format=format, types=types, engine=engine)
+        return export_folder(snapshot, out, self.engines, format=file_format, types=types, engine=engine)
 
     # ---- vectors -----------------------------------------------------------------------------------------------------
 
+    @renamed(type="type_name", property="property_name", all="everything")
     @checked
     def embed(
         self,
-        type: str | None = None,
-        property: str | None = None,
+        type_name: str | None = None,
+        property_name: str | None = None,
         *,
         provider: str | None = None,
         model: str | None = None,
         batch: int | None = None,
         commit_every: int | None = None,
         rate_per_minute: float | None = None,
-        all: bool = False,
+        everything: bool = False,
         branch: str = MAIN,
         engine: str | None = None,
         actor: str | None = None,
     ) -> EmbedResult:
         """Fill vector properties declared `@embed` where the vector is missing or its text has changed since.
 
-        One commit, or one for every `commit_every` rows; running it again does what is left. `all` embeds every text
-        anew.
+        One commit, or one for every `commit_every` rows; running it again does what is left. `everything` embeds
+        every text anew.
         """
         from omnigraph.pipeline.embed.run import EmbedOptions, embed
 
@@ -377,14 +407,14 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
             engines=self.engines,
             engine=engine,
             options=EmbedOptions(
-                type_name=type,
-                property_name=property,
+                type_name=type_name,
+                property_name=property_name,
                 provider=provider,
                 model=model,
                 batch=batch,
                 commit_every=commit_every,
                 rate_per_minute=rate_per_minute,
-                everything=all,
+                everything=everything,
             ),
         )
 
@@ -417,7 +447,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         allow_data_loss: bool = False,
         drop_all: bool = False,
         schema_file: str = "<schema>",
-        **options: Any,
+        **options: Unpack[CommitOptions],
     ) -> SchemaResult:
         """Move the branch to this schema, with all its tables, in one commit. Other branches keep theirs.
 
@@ -440,13 +470,14 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
 
     # ---- branches ----------------------------------------------------------------------------------------------------
 
+    @renamed(from_="from_branch")
     @checked
-    def create_branch(self, name: str, *, from_: str = MAIN, if_commit: str | None = None) -> BranchInfo:
-        """A new branch at the commit that the revision `from_` names (a branch, a tag, the id of a commit, a time): one
-        small change, whatever the size of the graph.
+    def create_branch(self, name: str, *, from_branch: str = MAIN, if_commit: str | None = None) -> BranchInfo:
+        """Create a branch at the commit that the revision `from_branch` names (a branch, a tag, the id of a commit, a
+        time): one small change, whatever the size of the graph.
         """
         with self._committer.mutex:
-            return BranchInfo.of(create_branch(self._manifest, name, from_=from_, if_commit=if_commit))
+            return BranchInfo.of(create_branch(self._manifest, name, from_=from_branch, if_commit=if_commit))
 
     @checked
     def delete_branch(self, name: str) -> BranchInfo:

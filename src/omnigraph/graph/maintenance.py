@@ -1,4 +1,6 @@
-"""The maintenance verbs of a graph handle: each is a module of `omnigraph.maintenance`, and is given the handle's door.
+"""The maintenance verbs of a graph handle, each a package or module of `omnigraph.maintenance`.
+
+`graph.maintenance` is the namespace that holds them; the handle itself has the same methods as short aliases.
 
 Every verb is safe beside every other one and beside any number of writers, from any number of processes.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from omnigraph.arguments import checked
+from omnigraph.arguments import checked, renamed
 from omnigraph.storage.manifest.records import MAIN
 
 if TYPE_CHECKING:
@@ -169,16 +171,17 @@ class MaintenanceMethods:
         )
         return verify(self._committer, self.engines, options)
 
+    @renamed(from_="from_address")
     @checked
-    def relocate(self, *, from_: str | None = None, confirm: bool = False) -> RelocateResult:
+    def relocate(self, *, from_address: str | None = None, confirm: bool = False) -> RelocateResult:
         """Rewrite the absolute addresses that forks of a copied or moved graph hold; a preview unless `confirm`.
 
-        The place that it was copied from is not touched, and the two are independent afterwards. With `from_`, only
-        what refers to that address is rewritten. Safe to repeat, and beside readers and writers.
+        The place that it was copied from is not touched, and the two are independent afterwards. With
+        `from_address`, only what refers to that address is rewritten. Safe to repeat, and beside readers and writers.
         """
         from omnigraph.maintenance.relocate import relocate
 
-        return relocate(self._committer, self.engines, from_=from_, confirm=confirm)
+        return relocate(self._committer, self.engines, from_=from_address, confirm=confirm)
 
     @checked
     def plan_cleanup(
@@ -283,3 +286,25 @@ class MaintenanceMethods:
 
         with leased(self._committer, branch, commit=commit, as_of=as_of, seconds=seconds) as snapshot:
             yield snapshot
+
+
+class Maintenance(MaintenanceMethods):
+    """The namespace `graph.maintenance`: the maintenance verbs of one graph.
+
+    plan = graph.maintenance.plan_optimize()
+    result = graph.maintenance.optimize(plan=plan)
+    """
+
+    def __init__(self, graph: MaintenanceMethods) -> None:
+        self._graph = graph
+
+    def __repr__(self) -> str:
+        return f"<maintenance of {self._graph!r}>"
+
+    @property
+    def _committer(self) -> Committer:  # type: ignore[override]
+        return self._graph._committer
+
+    @property
+    def engines(self) -> Engines:
+        return self._graph.engines

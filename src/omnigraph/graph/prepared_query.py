@@ -53,7 +53,7 @@ class State:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedQuery:
     """Threads may share it. `columns` are those of the rows that a run gives, none if it gives no rows."""
 
     name: str
@@ -109,12 +109,12 @@ class Prepared:
 
 def prepare(
     graph: QueryMethods, text: str, name: str | None, state: State, *, file: str, options: Options, actor: str | None
-) -> Prepared:
+) -> PreparedQuery:
     view = graph.snapshot(state.branch, commit=state.commit, as_of=state.as_of).view
     checked = graph.queries.checked(text, name, view.schema, view.head.schema, file=file)
     if checked.is_mutation and (state.commit is not None or state.as_of is not None):
         raise UsageError(detail=f"{checked.name} writes, and only the newest state of a branch can be written.")
-    return Prepared(
+    return PreparedQuery(
         name=checked.name,
         params=tuple(Param(p.name, str(p.type.null(False)), p.type.nullable) for p in checked.parameters),
         columns=tuple(c.name for c in checked.columns),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from omnigraph.commit.committer import Committer
     from omnigraph.commit.operation import View
-    from omnigraph.graph.prepared_query import Prepared
+    from omnigraph.graph.prepared_query import PreparedQuery
     from omnigraph.graph.snapshot import AsOf, Snapshot
     from omnigraph.language.query.model import CheckedQuery
     from omnigraph.query.mutation.result import MutationResult
@@ -167,7 +167,7 @@ class QueryMethods:
         max_rows: int | None = None,
         max_memory_bytes: int | None = None,
         actor: str | None = None,
-    ) -> Prepared:
+    ) -> PreparedQuery:
         """A query that reads or writes, checked now and run later, any number of times: `statement.run(slug="ada")`.
 
         Source, state and limits as of `query`, the actor as of `mutate`.

@@ -7,6 +7,7 @@ freely.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,9 +27,15 @@ class Transaction:
         self.result: WriteResult | None = None
 
     @property
-    def commit(self) -> str:
+    def base_commit(self) -> str:
         """The commit that this transaction reads."""
         return self._view.head.commit
+
+    @property
+    def commit(self) -> str:
+        """Deprecated: use `base_commit`."""
+        warnings.warn("Transaction.commit is deprecated; use base_commit", DeprecationWarning, stacklevel=2)
+        return self.base_commit
 
     @checked
     def get(self, type_name: str, entity_id: str) -> dict[str, Any] | None:

@@ -104,7 +104,7 @@ class History:
     def branch(self, branch: str) -> None:
         if len(self.branches) < 4:
             self.branches.append(f"b{len(self.branches)}")
-            self.graph.create_branch(self.branches[-1], from_=branch)
+            self.graph.create_branch(self.branches[-1], from_branch=branch)
 
     def merge(self, branch: str) -> None:
         target = self.random.choice(self.branches)

@@ -124,7 +124,7 @@ class RandomHistory:
 
     def create_branch(self, source: str, name: str) -> None:
         self.log.append(f"create {name} from {source}")
-        self.graph.create_branch(name, from_=source)
+        self.graph.create_branch(name, from_branch=source)
         self.heads[name] = self.heads[source]
 
     def delete_branch(self, branch: str) -> None:

@@ -71,9 +71,9 @@ def test_681_a_sibling_does_not_bring_a_deleted_edge_back(graph: og.Graph) -> No
 def test_683_a_branch_with_a_child_can_be_fast_forwarded(graph: og.Graph) -> None:
     graph.create_branch("a")
     graph.update("Person", {"age": 5}, ids=["Dan"], branch="a")
-    graph.create_branch("child", from_="a")
+    graph.create_branch("child", from_branch="a")
     graph.insert({"Person": [{"name": "Kim"}]}, branch="child")
-    graph.create_branch("c", from_="a")
+    graph.create_branch("c", from_branch="a")
     graph.update("Person", {"age": 6}, ids=["Dan"], branch="c")
     assert graph.merge("c", into="a").outcome == "fast_forward"
     graph.cleanup(keep=1, older_than="0s", confirm=True)

@@ -276,7 +276,7 @@ def test_reading_a_collected_state_says_so(history: og.Graph, way: str, tmp_path
         elif way == "export":
             graph.export(lambda _: None, commit=old)
         elif way == "folder":
-            graph.export(tmp_path / "out", commit=old, format="parquet", engine="local")
+            graph.export(tmp_path / "out", commit=old, file_format="parquet", engine="local")
         elif way == "count":
             graph.snapshot(commit=old).count("Person")
         else:

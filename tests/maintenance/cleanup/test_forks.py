@@ -78,7 +78,7 @@ def test_a_fork_of_a_fork_keeps_what_it_reads_of_its_parent(history: og.Graph) -
     history.create_branch("parent")
     history.upsert({"Person": [{"name": "a"}, {"name": "b"}]}, branch="parent")
     history.delete({"Person": ["a"]}, branch="parent")
-    history.create_branch("child", from_="parent")
+    history.create_branch("child", from_branch="parent")
     history.upsert({"Person": [{"name": "c"}]}, branch="child")
     expected = rows(history, "child")
     for i in range(3):

@@ -132,7 +132,7 @@ def test_a_reader_that_may_only_read_exports_without_a_lease_and_sees_previews(
         raise StorageError(doing="writing", detail="Permission denied (os error 13)")
 
     monkeypatch.setattr(Control, "put", refused)
-    result = history.export(tmp_path / "out", format="parquet", engine="local")
+    result = history.export(tmp_path / "out", file_format="parquet", engine="local")
     assert result.rows["node:Person"] == 4
     preview = history.plan_cleanup(keep=3)
     assert preview.old_versions_removed == 10
@@ -156,7 +156,7 @@ def test_an_export_into_a_folder_holds_a_lease_while_it_writes(
         make(self, *folders)  # type: ignore[arg-type]
 
     monkeypatch.setattr(export_folder.Folder, "make", meanwhile)
-    result = history.export(tmp_path / "out", commit=old, format="parquet", engine="local")
+    result = history.export(tmp_path / "out", commit=old, file_format="parquet", engine="local")
     assert result.rows["node:Person"] == expected
     assert leases.leases(history._location) == []
 

@@ -58,7 +58,7 @@ def grow(graph: og.Graph, seed: int) -> None:
         commits.append(graph.snapshot(branch).commit)
         act = chance.random()
         if act < 0.2 and len(branches) < 5:
-            graph.create_branch(f"b{step}", from_=branch)
+            graph.create_branch(f"b{step}", from_branch=branch)
         elif act < 0.25 and branch != "main":
             try:
                 graph.delete_branch(branch)

@@ -48,7 +48,7 @@ def rich(path: Path, row_ids: str) -> og.Graph:
     graph.delete({"Doc": ["d10", "d11"]}, branch="side")
     graph.insert({"Doc": docs(500, 30)}, branch="side")
     graph.optimize(branch="side")
-    graph.create_branch("nested", from_="side")
+    graph.create_branch("nested", from_branch="side")
     graph.delete({"Doc": ["d12"]}, branch="nested")
     graph.upsert({"Doc": docs(600, 3)}, branch="nested")
     graph.apply_schema(SCHEMA.replace("body: Blob?", "body: Blob?  more: String?"))

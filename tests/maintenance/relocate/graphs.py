@@ -23,7 +23,7 @@ def build(uri: Any, **options: Any) -> og.Graph:
     graph.create_branch("review")
     graph.upsert({"Person": [{"name": "p1", "age": 101}]}, branch="review")
     graph.insert({"Visited": [{"src": "p1", "dst": "Rome", "note": "review"}]}, branch="review")
-    graph.create_branch("deep", from_="review")
+    graph.create_branch("deep", from_branch="review")
     graph.upsert({"Person": [{"name": "p2", "age": 102}]}, branch="deep")
     graph.delete({"Person": ["p3"]}, branch="deep")
     graph.create_branch("trial")

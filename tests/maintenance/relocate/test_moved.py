@@ -21,7 +21,7 @@ VERBS: dict[str, Callable[[og.Graph], object]] = {
     "upsert": lambda g: g.upsert({"Person": [{"name": "p2", "age": 200}]}, branch="review"),
     "delete": lambda g: g.delete({"Person": ["p2"]}, branch="deep"),
     "fork of a fork": lambda g: (
-        g.create_branch("next", from_="review"),
+        g.create_branch("next", from_branch="review"),
         g.upsert({"Person": [{"name": "p2", "age": 200}]}, branch="next"),
     ),
     "optimize": lambda g: g.optimize(branch="review"),

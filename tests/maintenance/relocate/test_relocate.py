@@ -52,7 +52,7 @@ def test_a_relocated_copy_is_written_optimized_and_cleaned_up_on_its_own(origina
     graph = relocated(copy)
     for branch in graphs.BRANCHES:
         graph.upsert({"Person": [{"name": "later", "age": 1}], "Place": [{"name": "later"}]}, branch=branch)
-    graph.create_branch("deeper", from_="deep")
+    graph.create_branch("deeper", from_branch="deep")
     graph.delete({"Person": ["later"]}, branch="deeper")
     graph.optimize(branch="deep")
     before = graphs.contents(graph)
@@ -103,14 +103,14 @@ def test_forks_of_several_addresses_are_rewritten_together_or_one_by_one(origina
     graph = og.open(moved, engine="local")
     preview = graph.relocate()
     assert {root.root for root in preview.roots} == {str(original), str(copy)}
-    some = graph.relocate(from_=str(copy), confirm=True)
+    some = graph.relocate(from_address=str(copy), confirm=True)
     assert not some.ok, "what is not relocated is told"
     assert graph.nodes("Person", branch="own").num_rows == 7
     with pytest.raises(GraphMoved):
         graph.nodes("Person", branch="review")
     assert graph.relocate(confirm=True).ok
     with pytest.raises(UsageError, match="refers to"):
-        graph.relocate(from_=str(copy), confirm=True)
+        graph.relocate(from_address=str(copy), confirm=True)
 
 
 def test_a_preview_changes_nothing(copy: Path, cli: Cli) -> None:
@@ -150,15 +150,15 @@ def test_the_same_folder_under_another_path_is_refused(
     graph = og.open(copy, engine="local")
     with pytest.raises(UsageError, match="one folder under two paths"):
         graph.relocate()
-    assert graph.relocate(from_=str(original), confirm=True).ok
+    assert graph.relocate(from_address=str(original), confirm=True).ok
 
 
 def test_wrong_addresses_are_refused(copy: Path, tmp_path: Path) -> None:
     graph = og.open(copy, engine="local")
     with pytest.raises(UsageError, match="where the graph is"):
-        graph.relocate(from_=str(copy))
+        graph.relocate(from_address=str(copy))
     with pytest.raises(UsageError, match="refers to"):
-        graph.relocate(from_=str(tmp_path / "never"))
+        graph.relocate(from_address=str(tmp_path / "never"))
     with pytest.raises(GraphNotFound):
         og.open(tmp_path / "nothing").relocate()
 

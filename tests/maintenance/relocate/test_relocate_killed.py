@@ -69,7 +69,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     graph = og.init(tmp_path / "original", graphs.SCHEMA)
     graph.insert({"Person": [{"name": "p1", "age": 1}]})
     for name, of in (("review", "main"), ("deep", "review")):
-        graph.create_branch(name, from_=of)
+        graph.create_branch(name, from_branch=of)
         graph.upsert({"Person": [{"name": name, "age": 1}]}, branch=name)
     before = graphs.digests(Path(graph.uri))
     yield Path(graph.uri)

@@ -160,7 +160,7 @@ def branch_create(
     target, name = resolve_with(words or [], store, name="the new branch's name")
     with open_graph(target, actor=checked_actor(actor)) as graph:
         echo_target("creating a branch of", target.uri, branch=name, quiet=quiet)
-        made = graph.create_branch(name, from_=from_, if_commit=if_commit)
+        made = graph.create_branch(name, from_branch=from_, if_commit=if_commit)
     document = {"branch": made.name, "from": from_, "head": made.commit, "commit": None}
     return Answer(document, [f"created {made.name} from {from_}, at commit {made.commit}"], json)
 
@@ -256,7 +256,7 @@ def commit_show(words: Words = None, store: Store = None, changes: Changes = Fal
     """
     target, revision = resolve_with(words or [], store, name="the commit's id, a branch, a tag or a time")
     with open_graph(target) as graph:
-        info = graph.commit(revision)
+        info = graph.get_commit(revision)
         document: dict[str, Any] = {"commit": info.to_json()}
         lines = commit_text(info)
         if changes:

@@ -108,7 +108,7 @@ def embed(
             batch=batch,
             commit_every=commit_every,
             rate_per_minute=rate,
-            all=all,
+            everything=all,
             branch=branch,
         )
     return Answer(result.to_json(), embed_text(result), json)

@@ -134,7 +134,7 @@ def _to_folder(
         omnigraph.open(target.uri, engine=engine, master=spark.master, conf=spark.conf, watcher=watcher) as graph,
     ):
         echo_target("exporting to", to.uri, quiet=quiet)
-        return graph.export(to.uri, format=format, **state)
+        return graph.export(to.uri, file_format=format, **state)
 
 
 def _answer(result: ExportResult, out: str, as_json: bool, *, files: int | None = None) -> Answer:

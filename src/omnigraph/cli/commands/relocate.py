@@ -45,7 +45,7 @@ def relocate(
     target = resolve_direct(uri, store, cluster, graph, verb="relocate")
     echo_target("relocating" if confirm else "looking what to relocate in", target.uri, quiet=quiet)
     with open_graph(target) as opened:
-        result = opened.relocate(from_=from_, confirm=confirm)
+        result = opened.relocate(from_address=from_, confirm=confirm)
     return Answer(result.to_json(), relocate_text(result), json, exit_code=0 if result.ok else 1)
 
 
