@@ -9,7 +9,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 
 .PHONY: demo help hooks test test-slow lint types check torture soak bench clean
 
-demo: $(READY)            ## show what omnigraph does: a million edges on Spark, with dirt; then maintenance; SCALE= for more or fewer
+demo: $(READY)            ## show what omnigraph does: a million edges on Spark, with dirt; then maintenance and a merge; SCALE= for more or fewer
 	$(BIN)/omnigraph demo --scale $(SCALE)
 
 help:                     ## list the targets

@@ -52,6 +52,9 @@ def test_the_demo_tells_its_story_and_keeps_its_folder(tmp_path: Path) -> None:
         "full text: which posts speak of",
         "vector: which posts are about",
         "hybrid: both,",
+        "13. An agent corrects cities",
+        "1 conflict; nothing was changed",
+        "merged agent/cities into main (three-way), ",
         "Done in",
     ):
         assert told in done.stdout
@@ -61,6 +64,7 @@ def test_the_demo_tells_its_story_and_keeps_its_folder(tmp_path: Path) -> None:
     assert "reading: " in done.stderr
     kept = home / "kept"
     made = {"pipeline.yaml", "social.pg", "graph", "rejects.jsonl", "people.csv", "report.html", "questions.gq"}
+    made.add("conflicts.jsonl")
     assert made <= {p.name for p in kept.iterdir()}
     assert "<svg" in (kept / "report.html").read_text()
 
@@ -90,6 +94,10 @@ def test_the_demo_can_be_run_again_in_its_folder_and_tells_what_it_found_as_json
     assert upkeep["errors"] == 0
     assert [asked["name"] for asked in upkeep["asked"]] == ["circle", "about", "alike", "both"]
     assert all(asked["rows"] > 0 for asked in upkeep["asked"]), upkeep["asked"]
+    merge = report["merge"]
+    assert merge["changes"] == {"insert": 2, "update": 3, "delete": 0}
+    assert list(merge["conflicts"].values()) == ["divergent_update"]
+    assert (merge["inserted"], merge["updated"]) == (2, 3)
     assert upkeep["report"] == str(kept / "report.html")
 
 

@@ -2,6 +2,7 @@
 
 words      names, topics and sentences: enough for texts that search can tell apart
 generate   the files of a graph of any size, with dirt planted in known numbers
-story      what `omnigraph demo` does with them, step by step; upkeep_story and ask_story are parts of it
+story      what `omnigraph demo` does with them, step by step; upkeep_story, ask_story and branch_story are
+           parts of it
 social.pg, pipeline.yaml, questions.gq   the schema, the pipeline file and queries, written beside the data
 """

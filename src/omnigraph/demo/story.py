@@ -6,6 +6,7 @@
 4. again     the same file once more changes nothing
 5. crash     a writer is killed between its effects and their publication; the next one settles it
 6. upkeep    what keeps a graph fast, small and whole (`upkeep_story`), and questions to it (`ask_story`)
+7. merge     an agent's branch is compared, merged, and a conflict resolved (`branch_story`)
 
 Everything lies in one folder that can be removed. Where a step does not keep what it says there is a bug, and an
 assertion tells it.
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
+from omnigraph.demo.branch_story import CONFLICTS_FILE, Merged, tell_branches
 from omnigraph.demo.generate import World, generate
 from omnigraph.demo.maintenance_story import MaintenanceMethods, tell_upkeep
 from omnigraph.demo.narrator import Stage, size
@@ -38,6 +40,7 @@ MADE = (
     "graph",
     "follows",
     "report.html",
+    CONFLICTS_FILE,
     *("people.csv", "companies.csv", "works_at.csv", "posts.jsonl", "likes.parquet"),
 )
 REASONS = {
@@ -87,10 +90,12 @@ class Report:
     seconds: Mapping[str, float]
     healed: str
     upkeep: MaintenanceMethods
+    merge: Merged
 
     def to_json(self) -> dict[str, Any]:
         rounded = {k: round(v, 3) for k, v in self.seconds.items()}
-        return {**self.__dict__, "seconds": rounded, "upkeep": self.upkeep.to_json()}
+        parts = {"upkeep": self.upkeep.to_json(), "merge": self.merge.to_json()}
+        return {**self.__dict__, "seconds": rounded, **parts}
 
 
 def prepare_folder(folder: str) -> None:
@@ -115,6 +120,7 @@ def tell(folder: str, *, scale: float, seed: int, stage: Stage, report: str) -> 
     with og.open(uri, actor="demo") as graph:
         healed = _crash(graph, stage, times)
         upkeep = tell_upkeep(graph, report, stage=stage, times=times)
+        merged = tell_branches(graph, folder, stage=stage, times=times)
     return Report(
         folder=folder,
         graph=uri,
@@ -127,6 +133,7 @@ def tell(folder: str, *, scale: float, seed: int, stage: Stage, report: str) -> 
         seconds=times,
         healed=healed,
         upkeep=upkeep,
+        merge=merged,
     )
 
 
@@ -226,7 +233,8 @@ def summary(report: Report, *, kept: bool) -> list[str]:
         "  running it again changed nothing; a killed writer left nothing broken;",
         f"  {report.upkeep.commits:,} small commits wore it out, and maintenance made it small and fast again;",
         "  what a stranger did to its tables was found, judged and taken back;",
-        "  questions along edges, by words, by meaning and by all of it had the same answers before and after.",
+        "  questions along edges, by words, by meaning and by all of it had the same answers before and after;",
+        "  the branch of an agent was compared and merged, and its one conflict resolved in a file.",
         f"The report of its maintenance: {report.upkeep.report}",
     ]
     if kept:
