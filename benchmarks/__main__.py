@@ -8,6 +8,7 @@ from importlib import import_module
 ALL = (
     *("startup", "small_writes", "many_writers", "many_tables", "load_local", "embed", "query", "optimize", "segments"),
     *("load_spark", "load_memory", "optimize_spark", "cleanup", "branches", "merge", "merge_vectors", "diff", "feed"),
+    "merge_requests",
 )
 
 
