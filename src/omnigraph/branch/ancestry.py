@@ -6,45 +6,39 @@ two histories share of one incarnation ends at the lower of their epochs.
 
 1. start     with the two commits
 2. explore   per side and incarnation the epochs that the other side does not have: their merges, and what the
-             incarnation was created from. What both have is not read: whatever lies behind it is older
+             incarnation was created from. What both have is not read: whatever lies behind it is older. Short spans
+             come first, and those of about the same length together
 3. meet      per incarnation the lower epoch; a meeting point in the history of another one is no base
 
-Reads the records between the bases and the two commits, never the whole history.
+Reads the records between the bases and the two commits, never the whole history, in a number of questions that follows
+the depth of the merges in it and not their count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from omnigraph.storage.manifest.records import Record
+from omnigraph.storage.manifest.commit_links import CommitLink, EpochSpan
 from omnigraph.storage.manifest.table import Manifest
 
+SPAN_EPOCHS_MIN = 32
+"""Spans of up to this many epochs are short, whatever the shortest one has."""
 
-@dataclass
+
+@dataclass(eq=False)
 class _History:
     """The newest (epoch, commit) reached per incarnation, and the epoch up to which its records were explored."""
 
     reached: dict[str, tuple[int, str]] = field(default_factory=dict)
     explored: dict[str, int] = field(default_factory=dict)
 
-    def reach(self, record: Record) -> None:
-        assert record.commit is not None
-        if record.epoch > self.epoch_of(record.incarnation):
-            self.reached[record.incarnation] = (record.epoch, record.commit)
+    def reach(self, link: CommitLink) -> None:
+        assert link.commit is not None
+        if link.epoch > self.epoch_of(link.incarnation):
+            self.reached[link.incarnation] = (link.epoch, link.commit)
 
     def epoch_of(self, incarnation: str) -> int:
         return self.reached.get(incarnation, (-1, ""))[0]
-
-
-@dataclass(frozen=True)
-class _Span:
-    """Epochs of one incarnation that one side has and the other has not."""
-
-    side: _History
-    incarnation: str
-    first: int
-    last: int
 
 
 def merge_bases(manifest: Manifest, left: str, right: str) -> list[str]:
@@ -52,10 +46,11 @@ def merge_bases(manifest: Manifest, left: str, right: str) -> list[str]:
     if left == right:
         return [left]
     sides = (_History(), _History())
+    links = manifest.links.of_commits((left, right))
     for side, commit in zip(sides, (left, right), strict=True):
-        side.reach(manifest.record(commit))
-    while (span := _shortest_span(sides)) is not None:
-        _explore(manifest, span)
+        side.reach(links[commit])
+    while spans := _short_spans(sides):
+        _explore(manifest, spans)
     shared = sides[0].reached.keys() & sides[1].reached.keys()
     meeting = {min(sides[0].reached[i], sides[1].reached[i])[1] for i in shared}
     if len(meeting) > 1:
@@ -68,27 +63,27 @@ def is_ancestor(manifest: Manifest, old: str, new: str) -> bool:
     return merge_bases(manifest, old, new) == [old]
 
 
-def _shortest_span(sides: tuple[_History, _History]) -> _Span | None:
+def _short_spans(sides: tuple[_History, _History]) -> list[tuple[_History, EpochSpan]]:
+    """Epochs that one side has, the other has not, and nobody has explored: the shortest span, and all that are not
+    much longer. A long one may shrink once the other side has been followed.
+    """
     spans = []
     for side, other in (sides, sides[::-1]):
         for incarnation, (epoch, _) in side.reached.items():
             shared = min(epoch, other.epoch_of(incarnation))
             first = max(side.explored.get(incarnation, 0), shared)
             if first < epoch:
-                spans.append(_Span(side, incarnation, first + 1, epoch))
-    return min(spans, key=lambda span: span.last - span.first, default=None)
+                spans.append((side, EpochSpan(incarnation, first + 1, epoch)))
+    lengths = [span.last - span.first + 1 for _, span in spans]
+    longest = max(SPAN_EPOCHS_MIN, 2 * min(lengths, default=0))
+    return [pair for pair, length in zip(spans, lengths, strict=True) if length <= longest]
 
 
-def _explore(manifest: Manifest, span: _Span) -> None:
-    span.side.explored[span.incarnation] = span.last
-    for record in manifest.records(span.incarnation, span.first, span.last):
-        for commit in _other_parents(record):
-            span.side.reach(manifest.record(commit))
-
-
-def _other_parents(record: Record) -> Iterator[str]:
-    """The commits that a record leads to besides the one before it on its own branch."""
-    if record.merged_parent is not None:
-        yield record.merged_parent
-    if record.starts_incarnation and record.parent is not None:
-        yield record.parent
+def _explore(manifest: Manifest, spans: list[tuple[_History, EpochSpan]]) -> None:
+    explored = manifest.links.of_spans([span for _, span in spans])
+    parents = [[c for link in links for c in link.other_parents] for links in explored]
+    linked = manifest.links.of_commits(commit for commits in parents for commit in commits)
+    for (side, span), commits in zip(spans, parents, strict=True):
+        side.explored[span.incarnation] = span.last
+        for commit in commits:
+            side.reach(linked[commit])

@@ -26,6 +26,7 @@ from omnigraph.storage.files import truncated_versions
 from omnigraph.storage.files.checksums import Packed, merge, read_packed
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
+from omnigraph.storage.manifest.commit_links import CommitLinks, EpochSpan
 from omnigraph.storage.manifest.config import HEAD, REFS, ROW_IDS_KEY, SWAP_MOST_S, SwapLost, swap_config
 from omnigraph.storage.manifest.head_packs import tombstone
 from omnigraph.storage.manifest.heads import Heads
@@ -70,7 +71,13 @@ SNAPSHOTS_MAX = 256
 """How many snapshots of the past are remembered, at least."""
 IDS_MAX = 500
 """How many commits one question to the rows names."""
+SPANS_MAX = 64
+"""How many spans of epochs one question to the rows names."""
 _OPENINGS = 2
+
+
+def _where(span: EpochSpan) -> str:
+    return f"(inc = {quote(span.incarnation)} AND epoch >= {span.first} AND epoch <= {span.last})"
 
 
 class Manifest:
@@ -84,6 +91,7 @@ class Manifest:
         self._schemas: dict[str, Schema] = {}
         self._bodies: dict[str, dict[str, Any]] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
+        self.links = CommitLinks(self)
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
@@ -240,9 +248,23 @@ class Manifest:
         """Records of one branch incarnation, epochs first..last, oldest first, each once."""
         found = self._recent().of_epochs(incarnation, first, last)
         if not all(e in found for e in range(first, last + 1)):
-            where = f"inc = {quote(incarnation)} AND epoch >= {first} AND epoch <= {last}"
-            found.update({r.epoch: r for r in self._records(where)})
+            found.update({r.epoch: r for r in self._records(_where(EpochSpan(incarnation, first, last)))})
         return [found[e] for e in sorted(found)]
+
+    def records_of_spans(self, spans: Iterable[EpochSpan]) -> dict[EpochSpan, list[Record]]:
+        """`records` of many spans, with a few questions to the rows."""
+        recent = self._recent()
+        by_epoch = {span: recent.of_epochs(span.incarnation, span.first, span.last) for span in spans}
+        rest = [span for span, known in by_epoch.items() if len(known) <= span.last - span.first]
+        for start in range(0, len(rest), SPANS_MAX):
+            some = rest[start : start + SPANS_MAX]
+            rows: dict[tuple[str, int], Record] = {
+                (r.incarnation, r.epoch): r for r in self._records(" OR ".join(map(_where, some)))
+            }
+            for span in some:
+                epochs = range(span.first, span.last + 1)
+                by_epoch[span].update({e: rows[span.incarnation, e] for e in epochs if (span.incarnation, e) in rows})
+        return {span: [known[e] for e in sorted(known)] for span, known in by_epoch.items()}
 
     def records_of(self, commits: Iterable[str]) -> dict[str, Record]:
         """The records of many commits, by commit."""
