@@ -73,6 +73,20 @@ _REASONS = (
         "a part of the path is a file",
         "Check the address: every part of it must be a folder.",
     ),
+    _reason(
+        "damaged_data",
+        r"the (data|deletion) file is damaged",
+        "a file of rows is damaged",
+        "Run `omnigraph verify URI`, which names all damaged files and what can be done about each. Do not run "
+        "optimize before: it would take over the damage.",
+    ),
+    _reason(
+        "damaged_index",
+        r"the index file is damaged",
+        "an index is damaged",
+        "Run `omnigraph verify URI`. If no data file is damaged, run `omnigraph optimize URI`, with --branch for "
+        "another branch than main: it builds damaged indices anew from the rows.",
+    ),
 )
 _BY_NAME = {reason.name: reason for reason in _REASONS}
 

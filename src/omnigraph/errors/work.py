@@ -80,7 +80,7 @@ class StorageError(OmnigraphError):
     """`detail` is what the store said, without the places in its source and the structures that Rust appends.
 
     `reason` says why, where that can be told: `access_denied`, `bad_credentials`, `bucket_missing`, `wrong_region`,
-    `unreachable`, `disk_full`, `not_a_folder`; None otherwise.
+    `unreachable`, `disk_full`, `not_a_folder`, `damaged_data`, `damaged_index`; None otherwise.
     """
 
     condition = "storage_failed"

@@ -4,8 +4,9 @@ Which segments stay is the business of `omnigraph.index.segments`. Here is what 
 and those that are built anew, because somebody asks for it or because their files can't be used:
 
 1. look    at the files of every segment: they are there and have together the size that the table's manifest notes;
-           on a local disk each of them ends as Lance ends its files. On an object store one listing per table tells,
-           and contents are the store's business. No index is opened, so that this costs little where nothing is wrong
+           on a local disk each of them ends in a footer that agrees with it. On an object store one listing per table
+           tells, and contents are the store's business. No index is opened, so that this costs little where nothing is
+           wrong
 2. plan    the whole index over the fragments that there will be, in place of all its segments. Nothing of the old one
            is read: vectors are counted and trained anew
 3. drop    a vector index with too few vectors goes and is pending: a search that looks at all of them is as quick. One
@@ -37,6 +38,7 @@ from omnigraph.index.segments import IndexPlan, Layout, plan_index, plan_new
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.optimize.model import PendingIndex
 from omnigraph.storage import durability
+from omnigraph.storage.files.footers import FOOTED_SUFFIXES, footer_problem
 from omnigraph.storage.lance.indices import BuiltIndex, Segment, field_ids, segment_folder
 from omnigraph.storage.lance.tables import name_of
 from omnigraph.storage.layout import Location
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 ASKED = "it was asked for"
 MISSING = "its files are missing"
 CUT = "its files are cut short or overwritten"
+DAMAGED = "the footer of a file is damaged"
 UNREADABLE = "it can't be read"
 PROPERTY_REMOVED = "the property that it is over is gone"
 
@@ -87,7 +90,8 @@ def _look_here(location: Location, segments: Mapping[str, tuple[str, Segment]]) 
         try:
             nofollow.require_path(location, folder)
             with os.scandir(path) as entries:
-                sizes = [durability.closed_size(e.path) for e in entries if e.is_file(follow_symlinks=False)]
+                paths = [entry.path for entry in entries if entry.is_file(follow_symlinks=False)]
+            sizes = [durability.closed_size(path) for path in paths]
         except (FileNotFoundError, NotADirectoryError):
             sizes = []
         except OSError as error:
@@ -96,6 +100,8 @@ def _look_here(location: Location, segments: Mapping[str, tuple[str, Segment]]) 
             yield uuid, MISSING
         elif None in sizes or sum(size or 0 for size in sizes) != segment.size_bytes:
             yield uuid, CUT
+        elif any(footer_problem(path) for path in paths if path.endswith(FOOTED_SUFFIXES)):
+            yield uuid, DAMAGED
 
 
 def _look_there(location: Location, segments: Mapping[str, tuple[str, Segment]]) -> Iterator[tuple[str, str]]:

@@ -33,7 +33,7 @@ from omnigraph.maintenance.verify.tables import finding_json
 from omnigraph.storage import durability
 from omnigraph.storage.files.checksums import ENTRY_BYTES, KEY_BYTES, crc_of, key_of
 from omnigraph.storage.files.deletion_files import require_whole
-from omnigraph.storage.files.footers import require_footer
+from omnigraph.storage.files.footers import FOOTED_SUFFIXES, require_footer
 from omnigraph.storage.layout import MANIFEST, Location
 from omnigraph.storage.manifest.table import Manifest
 from omnigraph.storage.objects.control_objects import open_store
@@ -41,7 +41,6 @@ from omnigraph.storage.objects.control_objects import open_store
 TASK_BYTES_MAX = 256 << 20
 SMALL_BYTES_MAX = 64 << 20
 """What is compared takes a fraction of the time in which a child process begins."""
-LANCE = ".lance"
 DELETION, DATA, BLOB = "deletion file", "data file", "blob"
 
 
@@ -118,7 +117,7 @@ def checksum_tasks(
                 unsummed.add(path)
             checked += bool(expected)
             unchecked += not expected
-            if not expected and what != DELETION and not (place["local"] and name.endswith(LANCE)):
+            if not expected and what != DELETION and not (place["local"] and name.endswith(FOOTED_SUFFIXES)):
                 continue
             if files and size_bytes + size > TASK_BYTES_MAX:
                 tasks.append(_task(place, line, files, size_bytes))
@@ -191,8 +190,8 @@ def damage(location: Location, path: str, expected: Sequence[int]) -> str | None
     file must be whole at least, and a data or index file on a local disk have a footer.
     """
     try:
-        if not expected and path.endswith(LANCE):
-            require_footer(location.join(path))
+        if not expected and path.endswith(FOOTED_SUFFIXES):
+            require_footer(location.join(path), of="index" if "/_indices/" in path else "data")
             return None
         if not expected:
             read(location, f"reading {path}", lambda: require_whole(location, location.join(path), rows=None))

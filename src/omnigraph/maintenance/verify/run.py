@@ -204,8 +204,8 @@ class _Job:
             self._leave_out(task["at"], result["broken"])
 
     def _leave_out(self, at: str, broken: Sequence[str]) -> None:
-        """What is damaged is not read by Lance: an index if it is its own, everything of every version of its table if
-        it is data, because versions share files.
+        """What is damaged is not read by Lance: of an index all indices of its column, because a question to one of
+        them may go through another; of data everything of every version of its table, because versions share files.
         """
         damaged = {what.removeprefix(INDEX_OF) for what in broken if is_index(what)}
         root = at.partition("@")[0].partition("/tree/")[0]
@@ -215,7 +215,8 @@ class _Job:
         for name, fact in self._facts.items():
             if fact and name.partition("@")[0].partition("/tree/")[0] == root:
                 fact["whole"] = fact["whole"] and not is_data
-                fact["indices"] = [i for i in fact["indices"] if not is_data and i["name"] not in damaged]
+                columns = {i["column"] for i in fact["indices"] if i["name"] in damaged}
+                fact["indices"] = [i for i in fact["indices"] if not is_data and i["column"] not in columns]
 
     def rows(self) -> Sequence[Finding]:
         questions = questions_of(self._scope.images, self._facts)

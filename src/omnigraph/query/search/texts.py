@@ -21,6 +21,7 @@ from omnigraph.query.execution.frame import member
 from omnigraph.query.execution.sorting import argsort
 from omnigraph.query.limits import checkpoint, reserve
 from omnigraph.query.tables.tables import StoredTable, Table, flat
+from omnigraph.storage.files.footers import require_index_footers
 from omnigraph.storage.lance import tables as tables_of
 from omnigraph.storage.lance.indices import built_indices
 from omnigraph.storage.lance.memory import TEXT, text_table
@@ -91,6 +92,7 @@ def all_matching(table: StoredTable, column: str, kind: Kind, query: str) -> np.
     if not rest.is_all:
         table.watch.use(f"{column}_inverted")
         with tables_of.reading(table.dataset, table.type):
+            require_index_footers(table.dataset)
             hits = _hits(table.dataset, column, kind, query, indexed_only=True)
         parts.append(hits[~member(hits, rest.rowids)])
     found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

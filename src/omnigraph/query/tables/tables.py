@@ -30,6 +30,7 @@ from omnigraph.query.execution.sorting import argsort, sort
 from omnigraph.query.limits import Watch
 from omnigraph.query.tables.cache import Cache
 from omnigraph.query.tables.numbering import Numbering
+from omnigraph.storage.files.footers import require_index_footers
 from omnigraph.storage.lance import tables as tables_of
 from omnigraph.storage.manifest.table import quote
 
@@ -151,7 +152,9 @@ class StoredTable:
 
     def indices_for(self, where: str) -> list[str]:
         """The indices by which Lance finds the rows of a filter."""
-        plan = self.dataset.scanner(columns=[], filter=where, with_row_id=True).explain_plan()
+        with tables_of.reading(self.dataset, self.type):
+            require_index_footers(self.dataset)
+            plan = self.dataset.scanner(columns=[], filter=where, with_row_id=True).explain_plan()
         return sorted(set(_INDEX.findall(plan)))
 
     def _shape(self, columns: Sequence[str]) -> pa.Schema:
@@ -164,6 +167,8 @@ class StoredTable:
     def _batches(self, columns: list[str], where: str | None) -> Iterator[pa.RecordBatch]:
         shape = self._shape(columns)
         with tables_of.reading(self.dataset, self.type):
+            if where is not None:
+                require_index_footers(self.dataset)
             scanner = self.dataset.scanner(columns=columns, filter=where, with_row_id=True, batch_size=BATCH_ROWS)
             for batch in scanner.to_batches():
                 self.watch.tick()

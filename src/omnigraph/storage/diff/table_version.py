@@ -23,6 +23,7 @@ from omnigraph.storage import durability
 from omnigraph.storage.diff.deletion_vectors import deleted_offsets, read_graph_file
 from omnigraph.storage.diff.fork_lineage import ForkPoints, read_fork_points, shared_version
 from omnigraph.storage.files.blob_values import blob_columns, require_own_blobs
+from omnigraph.storage.files.footers import require_index_footers
 from omnigraph.storage.lance import tables as tables_of
 from omnigraph.storage.lance.fields import property_ids
 from omnigraph.storage.lance.tables import Tables
@@ -249,6 +250,8 @@ class TableVersion:
         stored = [c for c in columns if c in self.table.schema.names]
         schema = self.row_schema(columns)
         with tables_of.reading(self.table, self.type):
+            if where is not None:
+                require_index_footers(self.table)
             require_own_blobs(self.table, self.type, stored, where=where, fragments=chosen)
             scanner = self.table.scanner(
                 columns=[*stored, *([ROW_VERSION] if self.has_stable_row_ids else [])],

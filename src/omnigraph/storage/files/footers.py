@@ -1,22 +1,24 @@
-"""The footers of data files are looked at before Lance reads them.
+"""The footers of data files and index files are checked before Lance reads them.
 
 Lance takes the counts in a footer for true: one changed bit makes it ask for gigabytes, and a failed allocation ends
-the process. A data file of Lance ends with
+the process. A file of Lance ends with
 
     column metadata offsets   (position, size) of each, 16 bytes
     global buffer offsets     the same
     footer                    40 bytes: where column metadata and both tables begin, their counts, the version, a mark
 
-On a local disk everything that these name must lie within the file, each part before the next. Asked when a version is
-opened, once per process and fragment: two short reads per file. What else may be damaged in a data file is found by its
-checksum (`verify`). Files of other versions of the format are left to Lance, and so is one that is missing.
+On a local disk everything that these name must lie within the file, each part before the next. Data files are checked
+when a version is opened, once per process and fragment. Index files are checked before the first filter or text search
+of a version, once per process and segment: whoever reads a table without its indices, or builds them anew, is not
+refused. That takes three short reads per file. What else may be damaged in a file is found by its checksum (`verify`).
+Files of other versions of the format are left to Lance, and so is one that is missing.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.errors import StorageError
 
@@ -29,6 +31,10 @@ _FOOTER = struct.Struct("<QQQIIHH4s")
 _ENTRY = struct.Struct("<QQ")
 _MARK = b"LANC"
 _checked: set[tuple[str, int]] = set()
+_checked_versions: set[tuple[str, int]] = set()
+_checked_segments: set[str] = set()
+FOOTED_SUFFIXES = (".lance", ".idx")
+"""Files that end in a footer: of rows and of scalar and text indices; of vector indices."""
 
 
 def require_footers(uri: str, table: LanceDataset) -> None:
@@ -41,27 +47,72 @@ def require_footers(uri: str, table: LanceDataset) -> None:
         for file in fragment.metadata.files:
             base = getattr(file, "base_id", None)
             require_footer(os.path.join(uri if base is None else roots[base], "data", file.path))
-        if len(_checked) >= CHECKED_MAX:
-            _checked.clear()
-        _checked.add((uri, fragment.fragment_id))
+        _note(_checked, (uri, fragment.fragment_id))
 
 
-def require_footer(path: str) -> None:
-    """StorageError unless the end of a data file agrees with itself."""
+def require_index_footers(table: LanceDataset) -> None:
+    """StorageError, with the file, if an index file of this version of a local table ends in what can't be its footer.
+
+    To be called before Lance may use an index: in `reading`, as every other call of Lance.
+    """
+    uri = str(table.uri)
+    key = (uri, int(table.version))
+    if key in _checked_versions or "://" in uri:
+        return
+    roots: dict[int, str] | None = None
+    for segment in (segment for index in table.describe_indices() for segment in index.segments):
+        uuid, base = str(segment.uuid), segment.base_id
+        if base is not None and roots is None:
+            roots = {base.id: str(base.path) for base in table.base_paths().values()}
+        root = uri if roots is None or base is None else roots[base]
+        folder = os.path.join(root, "_indices", uuid)
+        if folder not in _checked_segments:
+            for path in index_files(folder):
+                require_footer(path, of="index")
+            _note(_checked_segments, folder)
+    _note(_checked_versions, key)
+
+
+def index_files(folder: str) -> list[str]:
+    """The files of a segment that have a footer; none if it lies in the version's own file, or is missing."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.name.endswith(FOOTED_SUFFIXES))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
+
+
+def _note(checked: set[Any], item: Any) -> None:
+    if len(checked) >= CHECKED_MAX:
+        checked.clear()
+    checked.add(item)
+
+
+def require_footer(path: str, *, of: Literal["data", "index"] = "data") -> None:
+    """StorageError unless the end of a data file or an index file agrees with itself."""
+    problem = footer_problem(path)
+    if problem is not None:
+        raise StorageError(
+            doing=f"reading {path}", detail=f"{path}: the {of} file is damaged: {problem}", reason=f"damaged_{of}"
+        )
+
+
+def footer_problem(path: str) -> str | None:
+    """What is wrong with the end of a file; None if nothing is, or if it is missing."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return
+        return None
     except OSError as error:
         raise StorageError(doing=f"reading {path}", detail=str(error)) from error
     try:
-        problem = _problem(file)
+        return _problem(file)
     except OSError as error:
         raise StorageError(doing=f"reading {path}", detail=str(error)) from error
     finally:
         os.close(file)
-    if problem is not None:
-        raise StorageError(doing=f"reading {path}", detail=f"{path}: the data file is damaged: {problem}")
 
 
 def _problem(file: int) -> str | None:

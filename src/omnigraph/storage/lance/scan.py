@@ -17,6 +17,7 @@ import pyarrow as pa
 from omnigraph.errors import InvalidFilter
 from omnigraph.language.schema.model import EntityType
 from omnigraph.storage.files.blob_values import blob_columns, require_own_blobs
+from omnigraph.storage.files.footers import require_index_footers
 from omnigraph.storage.lance import tables as tables_of
 from omnigraph.storage.lance.columns import arrow_schema
 
@@ -56,6 +57,8 @@ def scan(
             return pa.RecordBatchReader.from_batches(shape, [])
         options["fragments"] = [table.get_fragment(number) for number in fragments]
     with tables_of.reading(table, t), _filtering(t, shown):
+        if where is not None:
+            require_index_footers(table)
         found = table.scanner(
             columns=list(columns),
             filter=where,

@@ -20,6 +20,7 @@ from omnigraph.errors import StorageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.storage.files import truncated_versions
 from omnigraph.storage.files.blob_values import blob_columns, require_own_blobs
+from omnigraph.storage.files.footers import require_index_footers
 from omnigraph.storage.files.missing_versions import absence, absence_of
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.lance.columns import arrow_schema, physical_columns
@@ -140,6 +141,8 @@ def find(table: LanceDataset, t: EntityType, column: str, values: pa.Array, colu
         return shape.empty_table()
     literals = _literals(values) if len(values) <= FILTER_MAX else None
     if literals is not None:
+        with reading(table, t):
+            require_index_footers(table)
         return _read(table, t, columns, where=f"{name_of(column)} IN ({literals})").cast(shape)
     with reading(table, t):
         keys = table.to_table(columns=[column], with_row_id=True, with_row_address=True)
