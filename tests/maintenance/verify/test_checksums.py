@@ -17,6 +17,7 @@ from omnigraph.maintenance.verify.history import check_manifest
 from omnigraph.maintenance.verify.scope import FrozenManifest
 from omnigraph.storage import durability
 from omnigraph.storage.files import checksums
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.manifest.records import Record
 from omnigraph.tasks.runner import perform_away, result_of
 from tests.maintenance.verify import damage
@@ -99,10 +100,15 @@ def test_no_place_of_a_file_is_left_out(graph: og.Graph, kind: str) -> None:
 
 def test_files_without_a_checksum_are_counted(plain: og.Graph) -> None:
     before = plain.verify(full=True).checked
-    assert before["unchecked"] == 0
+    assert (before["unchecked"], before["unchecked_bytes"]) == (0, 0)
     damage.raw_rows(plain, "City", [{"id": "Trier", "name": "Trier"}])
     after = og.open(plain.uri, engine="local").verify(full=True).checked
     assert after["unchecked"] == 2  # a stranger's data file, and the version that it made
+    pin = damage.pin_of(plain, "City")
+    table = Tables(plain._location).open(pin)
+    new = max(table.get_fragments(), key=lambda f: f.fragment_id).metadata.files[0]
+    version = os.path.getsize(durability.manifest_path(os.path.join(plain.uri, pin.path), pin.version))
+    assert after["unchecked_bytes"] == new.file_size_bytes + version
     assert og.open(plain.uri, engine="local").verify(quick=True).checked["unchecked"] == 1, "versions and deletions"
 
 

@@ -22,7 +22,7 @@ def test_json_of_a_whole_graph(plain: og.Graph, capsys: pytest.CaptureFixture[st
     assert document["engine"] == "local"
     assert list(document["checked"]) == [
         *("branches", "tags", "commits", "tables", "files", "bytes", "rows", "indices", "index_questions", "blobs"),
-        *("checksums", "unchecked"),
+        *("checksums", "unchecked", "unchecked_bytes"),
     ]
     assert f"verifying {plain.uri}" in shown.err
 

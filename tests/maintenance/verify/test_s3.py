@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import omnigraph as og
+from omnigraph.cli.main import main
 from omnigraph.maintenance.verify.run import scratch
+from omnigraph.storage import durability
+from omnigraph.storage.lance.tables import Tables
 from omnigraph.tasks.runner import LocalRunner
 from tests.faults.s3server import S3Server, World
 from tests.maintenance.verify import damage
@@ -100,3 +104,40 @@ def test_an_index_in_a_bucket_whose_files_are_gone_is_built_anew_also_on_a_branc
         assert og.open(URI, engine="local").optimize(branch=branch).commit is None
     left = og.open(URI, engine="local").verify(full=True).findings
     assert [f.code for f in left if f.branch == "main"] == []
+
+
+def test_what_was_written_to_a_bucket_is_counted_as_not_compared(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No small write reads its files back, so they have no checksums: verify says of how many files and bytes."""
+    graph = og.init(URI, "node N { name: String @key  n: I32? @index }")
+    for i in range(3):
+        graph.insert({"N": [{"name": f"n{i}-{j}", "n": j} for j in range(20)]})
+    graph.delete({"N": ["n0-0"]})
+    graph.optimize()
+    graph.delete({"N": ["n1-0"]})
+    pins = og.open(URI)._manifest.head("main").pins
+    (pin,) = pins.values()
+    sizes = {key: len(body.body) for key, body in world.store.objects.items() if f"/{pin.root}/" in f"/{key}"}
+    table = Tables(graph._location).open(pin)
+    names = {f.path for part in table.get_fragments() for f in part.metadata.files}
+    names |= {str(s.uuid) for index in table.describe_indices() for s in index.segments}
+    needed = {key: size for key, size in sizes.items() if any(name in key for name in names)}
+    needed |= {key: size for key, size in sizes.items() if "/_deletions/" in key and _is_pinned(key, table)}
+    version = next(key for key in sizes if key.endswith(durability.manifest_path("", pin.version).lstrip("/")))
+    needed[version] = sizes[version]
+
+    checked = og.open(URI, engine="local").verify(full=True).checked
+    assert checked["checksums"] == 0
+    assert checked["unchecked"] == len(needed) > 3
+    assert checked["unchecked_bytes"] == sum(needed.values())
+
+    assert main(["verify", URI, "--full", "--engine", "local", "-q"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{len(needed)} files (" in shown
+    assert "have no recorded checksum and were not compared: Lance writes to a bucket by itself" in shown
+
+
+def _is_pinned(key: str, table: Any) -> bool:
+    deletions = (part.metadata.deletion_file for part in table.get_fragments())
+    return any(d is not None and f"-{d.read_version}-{d.id}." in key for d in deletions)

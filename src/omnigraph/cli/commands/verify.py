@@ -8,6 +8,7 @@ from typer import Option
 
 from omnigraph.cli.options import Cluster, Conf, Engine, GraphId, Json, Master, Quiet, Store, Uri
 from omnigraph.cli.output import Answer, count, echo_target
+from omnigraph.cli.progress import size_text
 from omnigraph.cli.target import resolve_direct
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
@@ -73,7 +74,9 @@ def verify(
         omnigraph.open(target.uri, engine=engine, master=settings.master, conf=settings.conf, watcher=watcher) as graph,
     ):
         result = graph.verify(branch=branch, quick=quick, full=full, orphans_older_than_s=age_s)
-    return Answer(result.to_json(), verify_text(result), json, exit_code=0 if result.ok else 1)
+    return Answer(
+        result.to_json(), verify_text(result, in_bucket="://" in target.uri), json, exit_code=0 if result.ok else 1
+    )
 
 
 _WORDS = {
@@ -88,12 +91,20 @@ _WORDS = {
 }
 
 
-def verify_text(result: VerifyResult) -> Lines:
+def verify_text(result: VerifyResult, *, in_bucket: bool) -> Lines:
     seen = [count(result.checked[k], *words) for k, words in _WORDS.items() if k in result.checked]
     looked = f"looked at {', '.join(seen)} in {result.seconds:.1f} s on {result.engine}"
-    unchecked = result.checked.get("unchecked", 0)
-    rest = [f"{count(unchecked, 'file has', 'files have')} no recorded checksum: not compared"] if unchecked else []
-    return [looked, *rest, *findings_text(result)]
+    return [looked, *_unchecked_text(result, in_bucket=in_bucket), *findings_text(result)]
+
+
+def _unchecked_text(result: VerifyResult, *, in_bucket: bool) -> Lines:
+    number = result.checked.get("unchecked", 0)
+    if not number:
+        return []
+    size = size_text(result.checked.get("unchecked_bytes", 0))
+    files, has, was = ("1 file", "has", "was") if number == 1 else (f"{number:,} files", "have", "were")
+    why = ": Lance writes to a bucket by itself, and omnigraph does not see the bytes" if in_bucket else ""
+    return [f"{files} ({size}) {has} no recorded checksum and {was} not compared{why}"]
 
 
 def findings_text(result: VerifyResult) -> Lines:

@@ -81,13 +81,14 @@ NO_CHECKSUMS = Checksums.of(())
 
 @dataclass(frozen=True)
 class Chosen:
-    """The tasks, and how many files they compare and how many have nothing to be compared with. `complete` are the
-    versions (`Line.at`) of which every file is compared.
+    """The tasks, and how many files they compare and how many, of how many bytes, have nothing to be compared with.
+    `complete` are the versions (`Line.at`) of which every file is compared.
     """
 
     tasks: list[dict[str, Any]]
     checked: int
     unchecked: int
+    unchecked_bytes: int
     complete: frozenset[str]
 
 
@@ -100,7 +101,7 @@ def checksum_tasks(
     depth: Depth,
 ) -> Chosen:
     tasks: list[dict[str, Any]] = []
-    checked = unchecked = 0
+    checked = unchecked = unchecked_bytes = 0
     seen: set[str] = set()
     whole = _smallest(lines, facts, size_max_bytes={"none": -1, "some": SMALL_BYTES_MAX, "all": 1 << 63}[depth])
     unsummed: set[str] = set()
@@ -117,6 +118,7 @@ def checksum_tasks(
                 unsummed.add(path)
             checked += bool(expected)
             unchecked += not expected
+            unchecked_bytes += 0 if expected else size
             if not expected and what != DELETION and not (place["local"] and name.endswith(FOOTED_SUFFIXES)):
                 continue
             if files and size_bytes + size > TASK_BYTES_MAX:
@@ -129,7 +131,7 @@ def checksum_tasks(
     complete = frozenset(
         line.at for line in lines if line.at in whole and unsummed.isdisjoint(_paths(line, facts)) and line.at in facts
     )
-    return Chosen(tasks, checked, unchecked, complete)
+    return Chosen(tasks, checked, unchecked, unchecked_bytes, complete)
 
 
 def _paths(line: Line, facts: Mapping[str, Any]) -> Iterator[str]:

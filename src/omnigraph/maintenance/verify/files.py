@@ -62,6 +62,9 @@ class Folder:
     def by_path(self) -> dict[str, StoredFile]:
         return {f.path: f for f in self.files}
 
+    def size_of(self, path: str) -> int:
+        return self.by_path[path].size if path in self.by_path else 0
+
     @cached_property
     def inside(self) -> dict[str, list[StoredFile]]:
         """The files directly in each folder."""
@@ -178,6 +181,7 @@ def _check_line(location: Location, line: Line, folder: Folder) -> tuple[list[Fi
         "indices": [i for i in indices if whole and not homeless and f"{INDEX_OF}{i['name']}" not in broken],
         "filters": not homeless,
         "bytes": sum(n.size or 0 for n in needs if n.what == DATA),
+        "version_bytes": folder.size_of(posixpath.relpath(version_file(line), line.pin.root)),
         "stable": bool(table.has_stable_row_ids),
         "whole": whole,
         "files": [[*f] for need in needs if _problem(need, folder) is None for f in _stored(need, folder)],

@@ -194,9 +194,11 @@ class _Job:
 
     def checksums(self) -> Iterator[Finding]:
         chosen = checksum_tasks(self._place, self._scope.lines, self._facts, self._history.checksums, depth=self._depth)
-        summed = len(version_crcs(self._scope.lines, self._history.checksums))
-        self.checked["checksums"] = chosen.checked + summed
-        self.checked["unchecked"] = chosen.unchecked + len(self._scope.lines) - summed
+        summed = version_crcs(self._scope.lines, self._history.checksums)
+        unsummed = [self._facts.get(line.at, {}) for line in self._scope.lines if line.at not in summed]
+        self.checked["checksums"] = chosen.checked + len(summed)
+        self.checked["unchecked"] = chosen.unchecked + len(unsummed)
+        self.checked["unchecked_bytes"] = chosen.unchecked_bytes + sum(f.get("version_bytes", 0) for f in unsummed)
         done = self._run("checksums:check_checksums", chosen.tasks, stage="comparing checksums")
         self._trusted |= chosen.complete
         for task, result in zip(chosen.tasks, done, strict=True):
