@@ -212,8 +212,11 @@ def _run_unstamped(tables: Tables, work: TableWork, handle: Any) -> Any:
 def _commit(tables: Tables, target: Any, tx: Any) -> Any:
     try:
         return lance_api.commit(tables.location, target, tx)
-    except StorageError:
-        raise
+    except StorageError as error:
+        if not lance_api.is_panic(error):
+            raise
+        # At some commits that came too late Lance panics, instead of saying so. Whether it is that will be seen.
+        raise EffectMissed(str(error.fields["detail"])) from error
     except (OSError, ValueError, RuntimeError) as error:
         raise EffectMissed(str(error)) from error
 

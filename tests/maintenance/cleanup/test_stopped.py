@@ -132,6 +132,22 @@ def test_a_long_operation_stopped_between_effects_rolled_back_and_cleaned_up_aft
     judge(path)
 
 
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+def test_an_optimize_that_another_one_overtook_while_it_was_stopped_plans_again(path: Path, nth: int) -> None:
+    """Lance panics at a late exchange of segments, instead of saying that others were quicker."""
+
+    def others() -> None:
+        og.open(path).insert({"Z": [{"name": "z"}]})
+        og.open(path, engine="local").optimize()
+        clean(path, aged=False, lease_lost=False)
+
+    graph = og.open(path, engine="local", observer=(stop := Stop("effect", nth, others)))
+    stop.graph = graph
+    assert graph.optimize().ok
+    assert stop.stopped
+    judge(path)
+
+
 @pytest.mark.parametrize("act", [optimize, embed], ids=["optimize", "embed"])
 def test_work_whose_lease_had_a_gap_is_prepared_again_with_new_files(
     path: Path, act: Act, monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,8 @@ STAMP = "omnigraph"
 RETRIES = 20
 """How often Lance itself rebases a commit that lost a race, as it does by default."""
 PROBES_MAX = 64
+_PANIC = "PanicException"
+"""The class is made anew by every library that is built with pyo3: it is known by its name."""
 _MISSING = re.compile(r"not found|no such file|does not exist|not a directory", re.IGNORECASE)
 
 
@@ -108,9 +110,14 @@ def no_panic(doing: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":
+        if type(error).__name__ != _PANIC:
             raise
         raise StorageError(doing=doing, detail=f"Lance can't do it: {error}") from error
+
+
+def is_panic(error: StorageError) -> bool:
+    """Whether this is a panic of Lance."""
+    return type(error.__cause__).__name__ == _PANIC
 
 
 def is_gone(table: LanceDataset) -> bool:
