@@ -152,6 +152,31 @@ def test_init_refuses_a_file_system_without_hard_links(
     assert not list((tmp_path / "g").iterdir())
 
 
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_write_to_a_graph_that_was_copied_to_such_a_file_system_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    graph = omnigraph.init(tmp_path / "g", SCHEMA)
+    real = obstore.put
+
+    def link(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    def put(store: Any, path: str, *rest: Any, **more: Any) -> Any:
+        if more.get("mode") != "create":
+            return real(store, path, *rest, **more)
+        detail = f"Generic LocalFileSystem error: Unable to rename file: {os.strerror(number)} (os error {number})"
+        raise obstore.exceptions.GenericError(detail)
+
+    monkeypatch.setattr(os, "link", link)
+    monkeypatch.setattr(obstore, "put", put)
+    with pytest.raises(UnsupportedStore, match="hard links"):
+        graph.insert({"P": [{"name": "a"}]})
+    monkeypatch.undo()
+    graph.insert({"P": [{"name": "a"}]})
+    assert not (tmp_path / "g" / CLEANUP).exists()
+
+
 def test_init_on_a_local_disk_leaves_no_probe(tmp_path: Path) -> None:
     omnigraph.init(tmp_path / "g", SCHEMA)
     assert not (tmp_path / "g" / CLEANUP).exists()

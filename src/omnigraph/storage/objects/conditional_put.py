@@ -10,8 +10,9 @@ writes is lost without a trace. So it is asked, with an object that nobody else 
 
 A second success is believed only when it happens again with another probe: a process that was stopped for a minute
 between 1 and 2 may have lost its probe to a cleanup. On S3 this takes three requests, once per process and graph, at
-`init` or before the first write; readers never ask. On a local disk `init` asks, and nobody else: a folder does not
-change its file system. A crash leaves a probe in `__cleanup`, which the next cleanup removes.
+`init` or before the first write; readers never ask. On a local disk `init` and `clone` ask, and who failed to create an
+object: the graph may have been copied to another file system. A crash leaves a probe in `__cleanup`, which the next
+cleanup removes.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _unsupported(location: Location, seen: str) -> UnsupportedStore:
 
 
 def require_hard_links(location: Location) -> None:
-    """UnsupportedStore if the file system of a local graph that is about to be created has no hard links."""
+    """UnsupportedStore if the file system of a local graph has no hard links."""
     folder = location.join(CLEANUP)
     try:
         os.makedirs(folder, exist_ok=True)

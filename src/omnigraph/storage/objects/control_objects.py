@@ -67,6 +67,7 @@ class ControlObjects:
                     return False  # it was another's, and has been swept since: its epoch is decided
                 # A slow local put can lose its half-made file, or its folder, to another process's sweep.
                 if not _is_missing(error) or turn == CREATE_TRIES_MAX - 1:
+                    self._require_hard_links()
                     raise StorageError(doing=f"creating {RECOVERY}/{name}", detail=str(error)) from error
         raise AssertionError("unreachable")
 
@@ -76,6 +77,13 @@ class ControlObjects:
         self._require_no_link(name)
         with _reported(f"writing {RECOVERY}/{name}"):
             obstore.put(self._store, name, orjson.dumps(body), mode="overwrite")
+
+    def _require_hard_links(self) -> None:
+        """UnsupportedStore if a put failed because the graph was copied to a file system that has none."""
+        from omnigraph.storage.objects.conditional_put import require_hard_links
+
+        if self._location.is_local:
+            require_hard_links(self._location)
 
     def _require_no_link(self, name: str) -> None:
         nofollow.require_path(self._location, f"{RECOVERY}/{name}")
