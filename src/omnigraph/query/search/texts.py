@@ -92,7 +92,7 @@ def all_matching(table: StoredTable, column: str, kind: Kind, query: str) -> np.
     if not rest.is_all:
         table.watch.use(f"{column}_inverted")
         with tables_of.reading(table.dataset, table.type):
-            require_index_footers(table.dataset)
+            require_index_footers(table.dataset, column)
             hits = _hits(table.dataset, column, kind, query, indexed_only=True)
         parts.append(hits[~member(hits, rest.rowids)])
     found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

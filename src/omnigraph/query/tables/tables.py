@@ -153,7 +153,7 @@ class StoredTable:
     def indices_for(self, where: str) -> list[str]:
         """The indices by which Lance finds the rows of a filter."""
         with tables_of.reading(self.dataset, self.type):
-            require_index_footers(self.dataset)
+            require_index_footers(self.dataset, where)
             plan = self.dataset.scanner(columns=[], filter=where, with_row_id=True).explain_plan()
         return sorted(set(_INDEX.findall(plan)))
 
@@ -168,7 +168,7 @@ class StoredTable:
         shape = self._shape(columns)
         with tables_of.reading(self.dataset, self.type):
             if where is not None:
-                require_index_footers(self.dataset)
+                require_index_footers(self.dataset, where)
             scanner = self.dataset.scanner(columns=columns, filter=where, with_row_id=True, batch_size=BATCH_ROWS)
             for batch in scanner.to_batches():
                 self.watch.tick()

@@ -251,7 +251,7 @@ class TableVersion:
         schema = self.row_schema(columns)
         with tables_of.reading(self.table, self.type):
             if where is not None:
-                require_index_footers(self.table)
+                require_index_footers(self.table, where)
             require_own_blobs(self.table, self.type, stored, where=where, fragments=chosen)
             scanner = self.table.scanner(
                 columns=[*stored, *([ROW_VERSION] if self.has_stable_row_ids else [])],

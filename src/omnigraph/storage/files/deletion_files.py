@@ -90,13 +90,12 @@ def _read(location: Location, path: str) -> bytes:
 def _require_content(raw: bytes, path: str, rows: int | None) -> None:
     if not path.endswith(".arrow"):
         if not raw:
-            raise StorageError(doing=f"reading {path}", detail=f"{path}: the deletion file is damaged: it is empty")
+            raise StorageError(doing=f"reading {path}", detail=f"{path}: the file is empty", reason="damaged_data")
         return
     found = _rows(raw, path)
     if rows is not None and found != rows:
-        raise StorageError(
-            doing=f"reading {path}", detail=f"{path}: the deletion file is damaged: it marks {found} rows, not {rows}"
-        )
+        detail = f"{path}: it marks {found} rows, not {rows}"
+        raise StorageError(doing=f"reading {path}", detail=detail, reason="damaged_data")
 
 
 def _rows(raw: bytes, path: str) -> int:

@@ -9,15 +9,16 @@ the process. A file of Lance ends with
 
 On a local disk everything that these name must lie within the file, each part before the next. Data files are checked
 when a version is opened, once per process and fragment. Index files are checked before the first filter or text search
-of a version, once per process and segment: whoever reads a table without its indices, or builds them anew, is not
-refused. That takes three short reads per file. What else may be damaged in a file is found by its checksum (`verify`).
-Files of other versions of the format are left to Lance, and so is one that is missing.
+over their column, once per process and segment: whoever does not use an index, or builds it anew, is not refused. That
+takes three short reads per file. What else may be damaged in a file is found by its checksum (`verify`). Files of other
+versions of the format are left to Lance, and so is one that is missing.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.errors import StorageError
@@ -31,8 +32,9 @@ _FOOTER = struct.Struct("<QQQIIHH4s")
 _ENTRY = struct.Struct("<QQ")
 _MARK = b"LANC"
 _checked: set[tuple[str, int]] = set()
-_checked_versions: set[tuple[str, int]] = set()
 _checked_segments: set[str] = set()
+_unchecked: dict[tuple[str, int], list[tuple[str, str]]] = {}
+"""By version the column and the folder of the segments that are not checked yet."""
 FOOTED_SUFFIXES = (".lance", ".idx")
 """Files that end in a footer: of rows and of scalar and text indices; of vector indices."""
 
@@ -50,27 +52,39 @@ def require_footers(uri: str, table: LanceDataset) -> None:
         _note(_checked, (uri, fragment.fragment_id))
 
 
-def require_index_footers(table: LanceDataset) -> None:
-    """StorageError, with the file, if an index file of this version of a local table ends in what can't be its footer.
+def require_index_footers(table: LanceDataset, asked: str) -> None:
+    """StorageError, with the file, if an index that Lance may use ends in what can't be its footer.
 
-    To be called before Lance may use an index: in `reading`, as every other call of Lance.
+    `asked` is the filter, or the name of the column that is searched: an index is used only where the name of its
+    column stands in it. To be called in `reading`, as every other call of Lance. Nothing is checked in a bucket.
     """
     uri = str(table.uri)
     key = (uri, int(table.version))
-    if key in _checked_versions or "://" in uri:
+    segments = _unchecked.get(key)
+    if segments is None:
+        segments = [] if "://" in uri else [s for s in _segments(table, uri) if s[1] not in _checked_segments]
+        if len(_unchecked) >= CHECKED_MAX:
+            _unchecked.clear()
+        _unchecked[key] = segments
+    if not segments:
         return
-    roots: dict[int, str] | None = None
-    for segment in (segment for index in table.describe_indices() for segment in index.segments):
-        uuid, base = str(segment.uuid), segment.base_id
-        if base is not None and roots is None:
-            roots = {base.id: str(base.path) for base in table.base_paths().values()}
-        root = uri if roots is None or base is None else roots[base]
-        folder = os.path.join(root, "_indices", uuid)
+    text = asked.lower()
+    for _, folder in (segment for segment in segments if segment[0] in text):
         if folder not in _checked_segments:
             for path in index_files(folder):
                 require_footer(path, of="index")
             _note(_checked_segments, folder)
-    _note(_checked_versions, key)
+    _unchecked[key] = [segment for segment in segments if segment[0] not in text]
+
+
+def _segments(table: LanceDataset, uri: str) -> Iterator[tuple[str, str]]:
+    """The name of the column, in lower case, and the folder of every segment of every index."""
+    roots = {base.id: str(base.path) for base in table.base_paths().values()}
+    for index in table.describe_indices():
+        column = str(index.field_names[0]).lower() if index.field_names else ""
+        for segment in index.segments:
+            root = uri if segment.base_id is None else roots[segment.base_id]
+            yield column, os.path.join(root, "_indices", str(segment.uuid))
 
 
 def index_files(folder: str) -> list[str]:

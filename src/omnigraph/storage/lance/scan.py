@@ -58,7 +58,7 @@ def scan(
         options["fragments"] = [table.get_fragment(number) for number in fragments]
     with tables_of.reading(table, t), _filtering(t, shown):
         if where is not None:
-            require_index_footers(table)
+            require_index_footers(table, where)
         found = table.scanner(
             columns=list(columns),
             filter=where,

@@ -142,7 +142,7 @@ def find(table: LanceDataset, t: EntityType, column: str, values: pa.Array, colu
     literals = _literals(values) if len(values) <= FILTER_MAX else None
     if literals is not None:
         with reading(table, t):
-            require_index_footers(table)
+            require_index_footers(table, column)
         return _read(table, t, columns, where=f"{name_of(column)} IN ({literals})").cast(shape)
     with reading(table, t):
         keys = table.to_table(columns=[column], with_row_id=True, with_row_address=True)
