@@ -27,8 +27,8 @@ from omnigraph.storage.manifest.table import HEAD, REFS, Manifest, SwapLost, fre
 from omnigraph.storage.manifest.tags import read_tags
 
 
-def create_branch(manifest: Manifest, name: str, *, from_: str, if_commit: str | None = None) -> Head:
-    """The head of the new branch, which stands at the commit that the revision `from_` names."""
+def create_branch(manifest: Manifest, name: str, *, from_branch: str, if_commit: str | None = None) -> Head:
+    """The head of the new branch, which stands at the commit that the revision `from_branch` names."""
     require_name(name)
     require_current(manifest)
     incarnation = fresh_incarnation()
@@ -38,11 +38,11 @@ def create_branch(manifest: Manifest, name: str, *, from_: str, if_commit: str |
         if created is not None and created.incarnation == incarnation:
             return created
         require_free(name, reader.names_of(table), read_tags(manifest))
-        source = reader.find(table, from_)
-        heads = manifest.heads() if source is None else {from_: source}
-        head = _start(manifest, name, incarnation, from_, heads)
+        source = reader.find(table, from_branch)
+        heads = manifest.heads() if source is None else {from_branch: source}
+        head = _start(manifest, name, incarnation, from_branch, heads)
         if if_commit is not None and head.commit != if_commit:
-            raise PreconditionFailed(expected=if_commit, actual=head.commit, branch=from_)
+            raise PreconditionFailed(expected=if_commit, actual=head.commit, branch=from_branch)
         if source is None:
             require_available(manifest, head.commit, heads)
         try:
@@ -59,10 +59,10 @@ def create_branch(manifest: Manifest, name: str, *, from_: str, if_commit: str |
     raise AssertionError("unreachable")
 
 
-def _start(manifest: Manifest, name: str, incarnation: str, from_: str, heads: Mapping[str, Head]) -> Head:
+def _start(manifest: Manifest, name: str, incarnation: str, from_branch: str, heads: Mapping[str, Head]) -> Head:
     """The head of a branch that has not been written to."""
-    source = heads.get(from_)
-    commit = resolve(manifest, from_) if source is None else source.commit
+    source = heads.get(from_branch)
+    commit = resolve(manifest, from_branch) if source is None else source.commit
     record = manifest.record(commit)
     return Head(
         branch=name,
@@ -74,7 +74,7 @@ def _start(manifest: Manifest, name: str, incarnation: str, from_: str, heads: M
         pins={},
         base=commit,
         depth=record.depth,
-        made_from=origin_of(from_, record, heads),
+        made_from=origin_of(from_branch, record, heads),
     )
 
 

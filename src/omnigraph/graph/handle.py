@@ -477,7 +477,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         time): one small change, whatever the size of the graph.
         """
         with self._committer.mutex:
-            return BranchInfo.of(create_branch(self._manifest, name, from_=from_branch, if_commit=if_commit))
+            return BranchInfo.of(create_branch(self._manifest, name, from_branch=from_branch, if_commit=if_commit))
 
     @checked
     def delete_branch(self, name: str) -> BranchInfo:

@@ -34,7 +34,7 @@ def random_history(graph: og.Graph, rng: random.Random) -> None:
         choice = rng.random()
         if choice < 0.2 and len(branches) < BRANCHES_MAX:
             branches.append(f"b{step}")
-            graph.create_branch(branches[-1], from_=branch)
+            graph.create_branch(branches[-1], from_branch=branch)
         elif choice < 0.55 and len(branches) > 1:
             graph.merge(rng.choice([b for b in branches if b != branch]), into=branch)
         elif choice < 0.6:
