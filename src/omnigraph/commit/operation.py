@@ -264,7 +264,10 @@ class Prepared:
         # and then its cleanup sees the ticket.
         going = leases.announced_files(location)
         files = {table: work.files for table, work in self.tables.items()}
-        gone = {table for table, names in files.items() if not going.isdisjoint(names)}
+        # A cleanup that announces what a head pins has read the heads before: it reads them again, and leaves it alone.
+        published = view.manifest.pins(view.head)
+        bases = {t: edits.line_files(work.pin) for t, work in self.tables.items() if published.get(t) == work.pin}
+        gone = {table for table, names in files.items() if not going.isdisjoint(set(names) - set(bases.get(table, ())))}
         return frozenset(gone | {table for table, names in files.items() if not all_exist(location, names)})
 
 

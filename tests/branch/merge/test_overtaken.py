@@ -1,4 +1,4 @@
-"""A merge that stands still under its ticket while others decide its epoch, go on, and clean up: it starts anew."""
+"""Merges and writes on branches beside cleanups: what a branch stands on stays, and work that lost it starts anew."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import pytest
 
 import omnigraph as og
 from omnigraph.branch.merge import Merge
+from omnigraph.commit import owner
 from omnigraph.commit.operation import Prepared, View
 from omnigraph.errors import VersionReclaimed
+from omnigraph.storage import durability
+from omnigraph.storage.manifest.records import Pin
+from omnigraph.storage.objects import leases
 from tests.commit.stepper import open_without_heart
 
 SCHEMA = "node Person { name: String @key  age: I64? }"
@@ -70,3 +74,41 @@ def test_a_version_that_is_missing_with_nobody_else_at_work_is_reported(
     with pytest.raises(VersionReclaimed):
         graph.merge("side")
     assert len(attempts) == 1
+
+
+# ---- announced by a cleanup that has not looked again yet ------------------------------------------------------------
+
+
+def announce(graph: og.Graph, pin: Pin) -> None:
+    """As a cleanup does that read the heads before a branch stood on this version, and has not looked again yet."""
+    file = durability.manifest_path(pin.path, pin.version).removeprefix(f"{pin.root}/")
+    versions = {pin.path: frozenset({pin.version})}
+    leases.announce(
+        graph._location, versions, {}, unreferenced={pin.root: [file]}, owner=owner.myself(), now_s=1_000_000_000.0
+    )
+
+
+def pin_of(graph: og.Graph, commit: str) -> Pin:
+    (pin,) = graph._manifest.pins_at(commit).values()
+    return pin
+
+
+def test_a_branch_whose_base_is_announced_is_merged(graph: og.Graph) -> None:
+    announce(graph, pin_of(graph, graph.commits("side")[1].id))
+    assert graph.merge("side").outcome == "merged"
+    assert graph.verify(full=True).ok
+
+
+def test_a_branch_whose_head_is_announced_is_merged_and_written(graph: og.Graph) -> None:
+    announce(graph, pin_of(graph, graph.snapshot("side").commit))
+    graph.upsert({"Person": [{"name": "Dan", "age": 4}]}, branch="side")
+    assert graph.merge("side").outcome == "merged"
+    assert set(og.open(graph.uri).nodes("Person")["name"].to_pylist()) == {"Ada", "Bob", "Cyd", "Dan"}
+
+
+def test_a_version_that_no_branch_stands_on_and_that_is_announced_is_refused(graph: og.Graph) -> None:
+    old = graph.snapshot("side").commit
+    graph.upsert({"Person": [{"name": "Dan", "age": 4}]}, branch="side")
+    announce(graph, pin_of(graph, old))
+    with pytest.raises(VersionReclaimed):
+        graph.merge(old)

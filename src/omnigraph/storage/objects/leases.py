@@ -187,11 +187,13 @@ def require_staying(
     names = table_keys or {}
     # The last requests of a process that died may still be on their way to an object store.
     going = announced(location, is_gone if location.is_local else lambda _: False)
-    for pin in pins:
-        if pin.version in going.get(pin.path, ()):
-            raise VersionReclaimed(table_key=names.get(pin.table, pin.table), version=pin.version)
+    going_pins = [pin for pin in pins if pin.version in going.get(pin.path, ())]
     # A look at a local file costs less than a look at the heads.
-    live = frozenset[Pin]() if location.is_local else live_pins()
+    live = frozenset[Pin]() if location.is_local and not going_pins else live_pins()
+    for pin in going_pins:
+        # A cleanup that announces what is live has read the heads before: it reads them again, and leaves that alone.
+        if pin not in live:
+            raise VersionReclaimed(table_key=names.get(pin.table, pin.table), version=pin.version)
     files = {pin: durability.manifest_path(pin.path, pin.version) for pin in pins if pin not in live}
     if not all_exist(location, files.values()):
         for pin, file in files.items():
