@@ -110,6 +110,40 @@ def branch_again(uri: str, log: str, client: str, *, seconds: float, chaos: dict
 
 
 @job
+def merge_again(uri: str, log: str, client: str, *, seconds: float, chaos: dict[str, Any], seed: int) -> int:
+    """Create a branch, write to it and merge it into main, whose row is then acknowledged; mostly delete the branch.
+
+    What was merged is in the log: `{"did": "merged", "key": branch, "source": commit}`. Beside schema changes a merge
+    may be refused for a conflict between schemas, and for no other.
+    """
+    from omnigraph.errors import MergeConflicts
+
+    rng = random.Random(seed)
+    entries = Log(log, client)
+
+    def act(graph: Any, turn: int) -> None:
+        name = f"{client}-{turn}"
+        graph.create_branch(name)
+        for key in (f"on-{name}", f"more-{name}"):
+            world.write(graph, key, branch=name)
+            entries.say("ack", key, branch=name)
+        try:
+            graph.merge(name)
+        except MergeConflicts as error:
+            kinds = {conflict.kind for conflict in error.plan.conflicts}
+            assert all(kind.startswith("schema_") for kind in kinds), kinds
+            raise
+        entries.say("merged", name, source=graph.snapshot(name).commit)
+        for key in (f"on-{name}", f"more-{name}"):
+            entries.say("ack", key, branch="main")
+        if rng.random() < 0.8:
+            entries.say("deleting", name)
+            graph.delete_branch(name)
+
+    return _repeat(uri, log, client, "merge", seconds, chaos, act)
+
+
+@job
 def change_schema_again(uri: str, log: str, client: str, *, seconds: float, chaos: dict[str, Any]) -> int:
     """A type and properties come, and go with their data."""
 

@@ -1,15 +1,16 @@
-"""The long run of everything at once: writers, readers, optimize, embed, cleanup, branches and schema changes.
+"""The long run of everything at once: writers, readers, optimize, embed, cleanup, branches, merges, schemas.
 
     python -m tests.contention.soak_mixed --minutes 10 --store disk --seed 1
     python -m tests.contention.soak_mixed --minutes 10 --store s3
 
 1. a round is a new graph, on disk or on the S3 server of the fault tests; three writers, a leased reader, and one
    process each that optimizes, embeds, cleans up with `--keep 1` and a short orphan age, creates and deletes branches,
-   adds a type and properties and drops them with their data
+   writes to branches and merges them into main, adds a type and properties and drops them with their data
 2. all but the reader are stopped past their lease and continued, and killed and replaced: by themselves before any
    phase of the commit protocol, and from outside at any instruction
-3. afterwards a fresh handle writes on every branch; acknowledged writes are there once, branches that were not deleted
-   are readable, `verify` reports no error, before and after one more `cleanup --keep 1`
+3. afterwards a fresh handle writes on every branch; acknowledged and merged writes are there once, a merge is one
+   commit of main, branches that were not deleted are readable, `verify` reports no error, before and after one more
+   `cleanup --keep 1`
 
 A seed fixes the cast and its own signals; when signals from outside strike is up to the machine. The graph of a round
 with a violation is kept (on disk).
@@ -44,13 +45,14 @@ LEASES_S = (0.5, 1.0)
 WRITERS = 3
 SIGNALS_PER_S = (1.0, 2.0, 4.0)
 PER_PHASE = (0.0, 0.01, 0.03)
-KEEPERS = ("optimize_again", "embed_again", "clean_again", "branch_again", "change_schema_again")
+KEEPERS = ("optimize_again", "embed_again", "clean_again", "branch_again", "merge_again", "change_schema_again")
 # Conditions with which a maintenance verb may end that others have overtaken, per verb. Writers are never refused.
 MAY_END_WITH = {
     "optimize": {"version_reclaimed", "recovery_pending", "writer_busy"},
     "embed": {"version_reclaimed", "recovery_pending", "writer_busy"},
     "cleanup": {"recovery_pending", "version_reclaimed", "stale_view"},
     "branch": {"version_reclaimed", "recovery_pending", "stale_view", "branch_exists", "branch_not_found"},
+    "merge": {"recovery_pending", "merge_conflicts", "branch_exists"},
     "schema": {"recovery_pending", "unknown_type", "version_reclaimed", "writer_busy"},
 }
 
@@ -132,7 +134,7 @@ class Soak:
             }
             if job == "write_keys":
                 arguments |= {"kinds": ["own", "shared", "counted"], "seed": own}
-            if job == "branch_again":
+            if job in ("branch_again", "merge_again"):
                 arguments |= {"seed": own}
             if job == "clean_again":
                 arguments |= {"keep": 1, "orphans_s": self._orphans_s}
@@ -175,6 +177,7 @@ def _wrong_afterwards(uri: str, crowd: Crowd, *, wait_most_s: float) -> list[str
         for branch in set(branches) - {"main", "kept"}:
             world.write(graph, "afterwards", n=time.monotonic_ns(), branch=branch)
         wrong += violations(uri, crowd.log, branches=("main", "kept"), wait_most_s=wait_most_s)
+        wrong += _wrong_merges(graph, lines)
         wrong += _verified(graph)
         graph.cleanup(keep=1, confirm=True)
         wrong += _verified(graph)
@@ -184,6 +187,15 @@ def _wrong_afterwards(uri: str, crowd: Crowd, *, wait_most_s: float) -> list[str
     except OmnigraphError as error:
         return [f"afterwards: {error.condition}: {error}"]
     return wrong
+
+
+def _wrong_merges(graph: Any, lines: list[dict[str, Any]]) -> list[str]:
+    """What was acknowledged as merged is one commit of main, and nothing was merged twice."""
+    times = Counter(commit.parents[1] for commit in graph.commits() if commit.kind == "merge")
+    missing = [line["key"] for line in lines if line["did"] == "merged" and line["source"] not in times]
+    twice = [commit for commit, count in times.items() if count > 1]
+    wrong = [f"merges that are not in the history: {missing[:3]}"] if missing else []
+    return wrong + ([f"commits that were merged twice: {twice[:3]}"] if twice else [])
 
 
 def _verified(graph: Any) -> list[str]:
