@@ -267,6 +267,7 @@ VERBS = (
             "omnigraph branch merge ./people review/anna --plan --conflicts conflicts.jsonl",
             "omnigraph branch merge ./people review/anna --resolve conflicts.jsonl --delete-branch",
             "omnigraph branch merge s3://bucket/people main --into review/anna --strategy theirs --json",
+            "omnigraph branch merge s3://bucket/people reload --engine spark --master spark://host:7077",
         ),
     ),
     Verb(

@@ -31,6 +31,10 @@ class Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Wipe the line, because something else is shown from now on."""
         self._done.set()
         if self._thread is not None:
             self._thread.join()

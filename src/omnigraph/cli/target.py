@@ -190,11 +190,19 @@ def open_graph(target: Target, *, actor: str | None = None) -> Graph:
 
 
 def open_direct(
-    target: Target, engine: str | None, master: str | None, conf: Sequence[str] | None, watcher: Watcher
+    target: Target,
+    engine: str | None,
+    master: str | None,
+    conf: Sequence[str] | None,
+    watcher: Watcher,
+    *,
+    actor: str | None = None,
 ) -> Graph:
-    """The graph of a maintenance command, with the engine that it was asked to run on."""
+    """The graph of a command, with the engine that it was asked to run on."""
     import omnigraph
     from omnigraph.tasks.session import SparkSettings
 
     settings = SparkSettings.of(master=master, conf=None if conf is None else list(conf))
-    return omnigraph.open(target.uri, engine=engine, master=settings.master, conf=settings.conf, watcher=watcher)
+    return omnigraph.open(
+        target.uri, actor=actor, engine=engine, master=settings.master, conf=settings.conf, watcher=watcher
+    )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.branch.feed.page import Baseline, ChangePage
     from omnigraph.branch.merge import Merge, MergeOptions
     from omnigraph.branch.merge.result import MergeResult
+    from omnigraph.branch.merge.row_tasks import RowTasks
     from omnigraph.commit.committer import Committer
     from omnigraph.commit.request import Outcome
     from omnigraph.graph.results import BranchInfo
@@ -62,11 +63,13 @@ class BranchMethods:
         strategy: Literal["fail", "ours", "theirs"] = "fail",
         grain: Literal["properties", "rows"] = "properties",
         resolutions: Any = None,
+        engine: str | None = None,
     ) -> MergeResult:
         """What `merge` would do: outcome, counts per table and all conflicts. Nothing is changed."""
         from omnigraph.branch.merge.result import MergeResult
 
         operation = self._merge_of(source, self._merge_options(strategy, grain, resolutions))
+        operation = replace(operation, tasks=self._merge_tasks(engine))
         return MergeResult.of_plan(operation.plan(self._committer.view(into)), source=source, target=into)
 
     @checked
@@ -82,6 +85,7 @@ class BranchMethods:
         if_commit: str | None = None,
         actor: str | None = None,
         operation_id: str | None = None,
+        engine: str | None = None,
     ) -> MergeResult:
         """Bring what `source` (a branch, tag or commit) changed since the merge base into a branch, in one commit.
 
@@ -89,12 +93,15 @@ class BranchMethods:
         conflict raises MergeConflicts and changes nothing, unless `strategy` chooses a side or `resolutions` decide
         it: `{(table_key, id): "ours" | "theirs" | "base" | {property: value}}`, or conflicts as dictionaries with
         `resolution` filled in.
+
+        What reads or copies many rows runs as tasks, on Spark or on threads of this process: `engine` is `auto`,
+        `spark` or `local`.
         """
         from omnigraph.branch.merge.result import MergeResult
 
         operation = self._merge_of(source, self._merge_options(strategy, grain, resolutions))
         options = {"if_commit": if_commit, "actor": actor, "operation_id": operation_id}
-        result = MergeResult.of(self._merged(operation, into, options), source=source, target=into)
+        result = MergeResult.of(self._merged(operation, into, options, engine), source=source, target=into)
         if delete_branch:
             self.delete_branch(source)
             result = replace(result, branch_deleted=True)
@@ -111,6 +118,7 @@ class BranchMethods:
         if_commit: str | None = None,
         actor: str | None = None,
         operation_id: str | None = None,
+        engine: str | None = None,
     ) -> MergeResult:
         """Undo what one commit changed, on top of the branch's newest state, in one commit.
 
@@ -122,7 +130,7 @@ class BranchMethods:
         options = self._merge_options(strategy, "properties", resolutions)
         operation = revert_of(self._manifest, resolve(self._manifest, commit, branch=branch), options)
         write = {"if_commit": if_commit, "actor": actor, "operation_id": operation_id}
-        return MergeResult.of(self._merged(operation, branch, write), source=commit, target=branch)
+        return MergeResult.of(self._merged(operation, branch, write, engine), source=commit, target=branch)
 
     @checked
     def cherry_pick(
@@ -135,6 +143,7 @@ class BranchMethods:
         if_commit: str | None = None,
         actor: str | None = None,
         operation_id: str | None = None,
+        engine: str | None = None,
     ) -> MergeResult:
         """Bring what one commit changed, and nothing else of its history, onto a branch, in one commit."""
         from omnigraph.branch.merge.result import MergeResult
@@ -143,7 +152,7 @@ class BranchMethods:
         options = self._merge_options(strategy, "properties", resolutions)
         operation = cherry_pick_of(self._manifest, resolve(self._manifest, commit, branch=onto), options)
         write = {"if_commit": if_commit, "actor": actor, "operation_id": operation_id}
-        return MergeResult.of(self._merged(operation, onto, write), source=commit, target=onto)
+        return MergeResult.of(self._merged(operation, onto, write, engine), source=commit, target=onto)
 
     # ---- comparing ---------------------------------------------------------------------------------------------------
 
@@ -293,6 +302,12 @@ class BranchMethods:
 
         return Merge(resolve(self._manifest, source), options, summary={"source": source})
 
-    def _merged(self, operation: Merge, branch: str, options: Mapping[str, Any]) -> Outcome:
+    def _merge_tasks(self, engine: str | None) -> RowTasks:
+        from omnigraph.pipeline.merge_tasks import merge_tasks
+
+        return merge_tasks(self.engines, engine)
+
+    def _merged(self, operation: Merge, branch: str, options: Mapping[str, Any], engine: str | None) -> Outcome:
         self._manifest.require_writable()
+        operation = replace(operation, tasks=self._merge_tasks(engine))
         return self._run(operation.sized(self._committer.view(branch)), branch=branch, **options)

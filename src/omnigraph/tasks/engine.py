@@ -25,14 +25,19 @@ class Engines:
     session: Any = None
     watcher: Watcher = field(default_factory=Silent)
 
-    def choose(
-        self, *, work_bytes: int | None, requested: str | None = None, local_below_bytes: int = SMALL_BYTES
-    ) -> tuple[str, str]:
-        """The engine's name and the reason in words. `work_bytes` None: the size is not known, and may be large."""
+    def asked_for(self, requested: str | None = None) -> str:
+        """What the caller, the handle or the environment say, in this order; `auto` if none of them does."""
         asked = requested or self.requested or os.environ.get("OMNIGRAPH_ENGINE") or "auto"
         if asked not in get_args(Choice):
             what = "the engine" if requested or self.requested else "OMNIGRAPH_ENGINE"
             raise UsageError(detail=f"{what} is one of {', '.join(get_args(Choice))}, not {asked!r}.")
+        return asked
+
+    def choose(
+        self, *, work_bytes: int | None, requested: str | None = None, local_below_bytes: int = SMALL_BYTES
+    ) -> tuple[str, str]:
+        """The engine's name and the reason in words. `work_bytes` None: the size is not known, and may be large."""
+        asked = self.asked_for(requested)
         if asked != "auto":
             return asked, "as asked for"
         if self.session is not None or active_session() is not None:

@@ -26,7 +26,7 @@ import omnigraph as og
 from omnigraph.branch.merge.model import Conflict as MergeConflict
 from tests.branch.merge import random_writes
 from tests.branch.merge.oracle import Expected, History, Options, State, expected_merge
-from tests.branch.merge.random_settings import random_limits, stores
+from tests.branch.merge.random_settings import patched, random_limits, stores
 from tests.branch.merge.random_writes import Write
 
 BRANCHES_MAX = 4
@@ -182,7 +182,11 @@ class RandomHistory:
         commit = self.heads.get(source, source)
 
         def run(options: Options) -> Any:
-            arguments: dict[str, Any] = {"strategy": options.favour or "fail", "grain": options.grain}
+            arguments: dict[str, Any] = {
+                "strategy": options.favour or "fail",
+                "grain": options.grain,
+                "engine": "local",
+            }
             return self.graph.merge(source, into=target, resolutions=dict(options.resolutions), **arguments)
 
         if self.rng.random() < 0.2 and source in self.heads:
@@ -195,9 +199,13 @@ class RandomHistory:
 
     def _check_plan(self, source: str, target: str, options: Options) -> None:
         expected = expected_merge(self.history, self.heads[source], self.heads[target], options)
-        arguments: dict[str, Any] = {"strategy": options.favour or "fail", "grain": options.grain}
-        plan = self.graph.plan_merge(source, into=target, resolutions=dict(options.resolutions), **arguments)
-        assert plan.outcome == expected.outcome, ("plan", plan.to_json())
+        plans = []
+        for tasks_bytes_min in (0, 1 << 60):
+            with patched({"pipeline.merge_tasks.TASKS_BYTES_MIN": tasks_bytes_min}):
+                plans.append(self.graph.plan_merge(source, into=target, **_arguments(options)).to_json())
+        assert plans[0]["outcome"] == expected.outcome, ("plan", plans[0])
+        assert plans[0] == plans[1], ("by tasks, in one piece", plans)
+        self.counts["plans both ways"] += 1
 
     def pick(self, branch: str) -> None:
         commits = sorted(c for c, parents in self.history.parents.items() if parents)
@@ -207,7 +215,8 @@ class RandomHistory:
         options = Options(favour=self.rng.choice([None, None, "theirs"]))
 
         def run(options: Options) -> Any:
-            arguments: dict[str, Any] = {"strategy": options.favour or "fail", "resolutions": dict(options.resolutions)}
+            arguments: dict[str, Any] = {"strategy": options.favour or "fail", "engine": "local"}
+            arguments["resolutions"] = dict(options.resolutions)
             if is_revert:
                 return self.graph.revert(commit, branch=branch, **arguments)
             return self.graph.cherry_pick(commit, onto=branch, **arguments)
@@ -317,6 +326,11 @@ class RandomHistory:
                 columns = [c for group in t.groups for c in group]
                 different = {i: (rows.get(i), model.get(i)) for i in {*rows, *model} if rows.get(i) != model.get(i)}
                 raise AssertionError((f"{branch} {name} {columns}: product, oracle", dict(list(different.items())[:4])))
+
+
+def _arguments(options: Options) -> dict[str, Any]:
+    resolutions = dict(options.resolutions)
+    return {"strategy": options.favour or "fail", "grain": options.grain, "resolutions": resolutions, "engine": "local"}
 
 
 def run_history(uri: str, seed: int, settings: Settings, folder: Path, counts: Counter[str]) -> None:

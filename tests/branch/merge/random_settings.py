@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -19,20 +19,30 @@ LIMITS: dict[str, tuple[Any, ...]] = {
     "branch.merge.type_merge.FRESH_ROWS_MAX": (0, 50_000),
     "storage.diff.table_version.FILTER_ADDRESSES_MAX": (2, 1_024),
     "branch.merge.operation.QUICK_ROWS_MAX": (0, 2_000),
+    "pipeline.merge_tasks.TASKS_BYTES_MIN": (0, 4_000, 8 << 20),
+    "branch.merge.row_tasks.CHUNK_BYTES": (1_000, 20_000, 8 << 20),
+    "branch.merge.row_tasks.FRAGMENT_BYTES": (1, 40_000, 64 << 20),
+    "storage.table_version.BOUNDED_ADDRESSES_MAX": (2, 16_384),
 }
 
 
 @contextmanager
 def random_limits(rng: random.Random) -> Iterator[dict[str, Any]]:
     chosen = {name: rng.choice(values) for name, values in LIMITS.items()}
+    with patched(chosen):
+        yield chosen
+
+
+@contextmanager
+def patched(limits: Mapping[str, Any]) -> Iterator[None]:
     before: list[tuple[Any, str, Any]] = []
-    for name, value in chosen.items():
+    for name, value in limits.items():
         module_name, _, attribute = name.rpartition(".")
         module = import_module(f"omnigraph.{module_name}")
         before.append((module, attribute, getattr(module, attribute)))
         setattr(module, attribute, value)
     try:
-        yield chosen
+        yield
     finally:
         for module, attribute, value in before:
             setattr(module, attribute, value)

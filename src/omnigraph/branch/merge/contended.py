@@ -7,12 +7,13 @@ images as they are now; otherwise the entity has moved since, and the merge is r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.branch.merge.entity_images import EntityImages
 from omnigraph.branch.merge.model import Conflict, MergeOptions, Resolution, digest_of, json_image
 from omnigraph.branch.merge.row_changes import RowChanges, TargetRows
 from omnigraph.branch.three_way import (
@@ -37,17 +38,6 @@ MESSAGES = {
     "delete_vs_update": "theirs deleted it, ours updated it",
     "update_vs_delete": "theirs updated it, ours deleted it",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class EntityImages:
-    """The three images of some entities. `ours` are target rows with `_rowid` and `_rowaddr`, not yet aligned."""
-
-    ids: pa.Array
-    base: Images
-    theirs: Images
-    ours: pa.Table
-    is_unknown: np.ndarray | None = None
 
 
 class ContendedRows:
@@ -106,6 +96,7 @@ class ContendedRows:
             copied=_concat(copied),
             replaced=_concat(replaced),
             replaced_rows=_target_rows(images.ids, ours, replaced_at),
+            taken_counts=(copied[0].num_rows, replaced[0].num_rows),
             deleted=TargetRows.concat([changes.deleted, deleted]),
             conflicts=(*changes.conflicts, *conflicts),
         )

@@ -24,6 +24,7 @@ from omnigraph.branch.merge.images import conflict_images
 from omnigraph.branch.merge.merged_reader import MergedReader
 from omnigraph.branch.merge.model import Conflict, MergeOptions, MergeOutcome, MergePlan, Resolution, TableMerge
 from omnigraph.branch.merge.row_changes import RowChanges
+from omnigraph.branch.merge.row_tasks import RowTasks
 from omnigraph.branch.merge.rules import entities, rule_conflicts, with_images
 from omnigraph.branch.merge.schema import merged_schema, required_conflicts, schema_conflicts
 from omnigraph.branch.merge.table_edit import edit_tables
@@ -90,6 +91,8 @@ class Merge:
     kind: str = "merge"
     summary: Mapping[str, Any] = field(default_factory=dict)
     quick: bool = True
+    tasks: RowTasks | None = None
+    """Runs what is too large for this process."""
 
     @property
     def records_parent(self) -> bool:
@@ -122,7 +125,7 @@ class Merge:
         if plan.conflicts:
             raise _refusal(view, plan)
         assert judged.schema is not None
-        edits = edit_tables(view, judged.schema, judged.changes)
+        edits = edit_tables(view, judged.schema, judged.changes, self.tasks)
         plan = plan.with_tables([e.counts for e in edits.values() if e.counts is not None])
         changed = [c for c in judged.changes if not c.is_empty]
         reads = _consulted(judged.schema.result, changed) & frozenset(view.pins)
@@ -143,7 +146,7 @@ class Merge:
         if self.records_parent and (commits == (self.source,) or self._adds_nothing(view)):
             return _Judged(MergePlan("already_up_to_date", self.source, commits))
         schema = merged_schema(states.ours, states.theirs, states.bases)
-        conflicts = schema_conflicts(schema, states.ours, states.theirs, states.bases)
+        conflicts = schema_conflicts(schema, states.ours, states.theirs, states.bases, self.tasks)
         if conflicts:
             return _Judged(MergePlan("conflicts", self.source, commits, conflicts=tuple(conflicts)), schema)
         changes = self._changes(states, schema.result)
@@ -171,7 +174,9 @@ class Merge:
             is_new = counterpart(t, states.ours.schema) is None
             if t.key in resolutions or (theirs is not None and (is_new or theirs.id in moved)):
                 types.append(t)
-        return tuple(map_threads(lambda t: merge_type(_type_states(states, t, resolutions), self.options), types))
+        return tuple(
+            map_threads(lambda t: merge_type(_type_states(states, t, resolutions), self.options, self.tasks), types)
+        )
 
     def _adds_nothing(self, view: View) -> bool:
         """Whether the source is only a lineage commit of two commits that the target has: else merging back and forth

@@ -18,6 +18,7 @@ from omnigraph.branch.ancestry import merge_bases
 from omnigraph.branch.diff.states import table_version
 from omnigraph.branch.merge.model import Conflict, MergeOptions
 from omnigraph.branch.merge.row_changes import RowChanges
+from omnigraph.branch.merge.row_tasks import RowTasks
 from omnigraph.branch.merge.type_merge import TypeStates, merge_type
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.identity import counterpart
@@ -51,14 +52,16 @@ def _base_schema(bases: Sequence[View]) -> Schema:
     return reduce(joined, bases[1:], (bases[0].schema, bases[0]))[0]
 
 
-def schema_conflicts(merged: SchemaMerge, ours: View, theirs: View, bases: Sequence[View]) -> list[Conflict]:
+def schema_conflicts(
+    merged: SchemaMerge, ours: View, theirs: View, bases: Sequence[View], tasks: RowTasks | None = None
+) -> list[Conflict]:
     """Conflicts of definitions, and of drops with what the other side changed."""
     conflicts = [
         Conflict(c.kind, c.table_key, None, base=c.base, ours=c.ours, theirs=c.theirs, message=c.message)
         for c in merged.conflicts
     ]
-    conflicts += _dropped_types(merged.dropped_types, ours, bases, dropped_by="theirs", changed_by="ours")
-    conflicts += _dropped_types(merged.missing_types, theirs, bases, dropped_by="ours", changed_by="theirs")
+    conflicts += _dropped_types(merged.dropped_types, ours, bases, tasks, dropped_by="theirs", changed_by="ours")
+    conflicts += _dropped_types(merged.missing_types, theirs, bases, tasks, dropped_by="ours", changed_by="theirs")
     conflicts += _dropped_properties(merged.dropped_properties, ours, bases, dropped_by="theirs", changed_by="ours")
     conflicts += _dropped_properties(merged.missing_properties, theirs, bases, dropped_by="ours", changed_by="theirs")
     return conflicts
@@ -80,7 +83,13 @@ def required_conflicts(merged: SchemaMerge, ours: View, changes: Sequence[RowCha
 
 
 def _dropped_types(
-    type_ids: Sequence[str], view: View, bases: Sequence[View], *, dropped_by: str, changed_by: str
+    type_ids: Sequence[str],
+    view: View,
+    bases: Sequence[View],
+    tasks: RowTasks | None,
+    *,
+    dropped_by: str,
+    changed_by: str,
 ) -> Iterator[Conflict]:
     for type_id in type_ids:
         t = view.schema.by_id[type_id]
@@ -88,7 +97,7 @@ def _dropped_types(
         if version is None:
             continue
         states = TypeStates(t, None, version, tuple(table_version(base, t) for base in bases), tuple(bases))
-        changes = merge_type(states, MergeOptions(strategy="theirs"))
+        changes = merge_type(states, MergeOptions(strategy="theirs"), tasks)
         count = changes.insert_count + changes.update_count + changes.delete_count
         if count:
             message = f"{dropped_by} dropped {t.name}, {changed_by} changed {count} of its rows"

@@ -1,7 +1,7 @@
 """Turn the row changes of one type into table work: adopt fragments of the source, write everything else.
 
 1. adopt    a large fragment of the source of which most rows apply is referred to as it is
-2. write    all other new rows together as one set of fragments, all other new images as another
+2. write    all other new rows together as one set of fragments, all other new images as another; many rows by tasks
 3. commit   `Append` (new rows), then `Update` or `Delete` (by address, keeping row ids), then a fold if one is due
 
 Append and Update are separate commits: an Update that also inserts makes Lance search the whole table. A column change
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.branch.diff.states import row_width_bytes
 from omnigraph.branch.merge.model import TableMerge
 from omnigraph.branch.merge.row_changes import RowChanges, SourceRows
+from omnigraph.branch.merge.row_tasks import Destination, RowTasks, Written
 from omnigraph.commit.operation import LaterStep, TableWork, View, fold_step, fork_for, work_on
 from omnigraph.errors import VersionReclaimed
 from omnigraph.language.schema.merge import SchemaMerge
@@ -60,8 +62,9 @@ class TableEdit:
 class TableEditor:
     """Writes the changes of one table. `ours` is the target's version, `pin` and `handle` where the work goes."""
 
-    def __init__(self, view: View, changes: RowChanges, pin: Pin, handle: LanceDataset) -> None:
+    def __init__(self, view: View, changes: RowChanges, pin: Pin, handle: LanceDataset, tasks: RowTasks | None) -> None:
         self.changes = changes
+        self.tasks = tasks
         self.view = view
         self.location = view.tables.location
         self.pin = pin
@@ -94,12 +97,40 @@ class TableEditor:
         )
         self.adopted_count = len(adopted)
         new, images = adopted[: len(insert_adoptions)], adopted[len(insert_adoptions) :]
-        for rows in self._copies(changes.inserted.filter(insert_rest), changes.copied):
+        inserted, updated = changes.inserted.filter(insert_rest), changes.updated.filter(update_rest)
+        row_ids = changes.overwritten.row_ids[update_rest]
+        if self._is_large(len(inserted) + len(updated)):
+            written = self._write_in_tasks(inserted, updated, row_ids)
+            new, images = new + written.new, images + written.images
+            inserted, updated, row_ids = SourceRows(), SourceRows(), row_ids[:0]
+        for rows in self._copies(inserted, changes.copied):
             new += self.editor.write(rows)
             self.copied_rows += rows.num_rows
-        images += self._write_images(changes.updated.filter(update_rest), changes.overwritten.row_ids[update_rest])
+        images += self._write_images(updated, row_ids)
         number_fragments(self.handle, [*new, *images])
         return new, images
+
+    def _is_large(self, count: int) -> bool:
+        """Whether tasks write so many rows of the source; what tasks decided they write in any case."""
+        if self.tasks is None:
+            return False
+        size = count * row_width_bytes(self.changes.type)
+        return self.changes.deferred is not None or (count > 0 and size >= self.tasks.bytes_min)
+
+    def _write_in_tasks(self, inserted: SourceRows, updated: SourceRows, row_ids: np.ndarray) -> Written:
+        changes, tasks = self.changes, self.tasks
+        assert tasks is not None
+        assert changes.theirs is not None
+        into = Destination(self.location, self.pin, self.handle, changes.type, changes.columns)
+        bodies = into.copies(changes.theirs, inserted.addresses, None)
+        bodies += into.copies(changes.theirs, updated.addresses, row_ids)
+        count = len(inserted) + len(updated)
+        if changes.deferred is not None:
+            bodies += into.decided(changes.deferred)
+            count += changes.deferred.row_count
+        written = into.write(tasks, bodies, count)
+        self.copied_rows += written.row_count
+        return written
 
     def _write_images(self, rows: SourceRows, row_ids: np.ndarray) -> list[FragmentMetadata]:
         parts: list[tuple[pa.Table, np.ndarray]] = []
@@ -184,7 +215,9 @@ class TableEditor:
     @property
     def removed_addresses(self) -> np.ndarray:
         changes = self.changes
-        sets = (changes.overwritten, changes.replaced_rows, changes.deleted)
+        sets = [changes.overwritten, changes.replaced_rows, changes.deleted]
+        if changes.deferred is not None:
+            sets.append(changes.deferred.replaced_rows)
         return np.concatenate([rows.addresses for rows in sets])
 
     def deletions(self) -> tuple[list[FragmentMetadata], list[int]]:
@@ -196,7 +229,9 @@ class TableEditor:
         return updated, [*removed, *whole]
 
 
-def edit_tables(view: View, schema: SchemaMerge, changes: Sequence[RowChanges]) -> dict[str, TableEdit]:
+def edit_tables(
+    view: View, schema: SchemaMerge, changes: Sequence[RowChanges], tasks: RowTasks | None
+) -> dict[str, TableEdit]:
     """The work on every table that the merge changes: its columns, its rows, or both."""
     by_type = {c.type.id: c for c in changes}
     columns = steps_by_type(schema.steps)
@@ -207,20 +242,20 @@ def edit_tables(view: View, schema: SchemaMerge, changes: Sequence[RowChanges]) 
         t = schema.result.by_id[type_id]
         change = by_type.get(type_id)
         if type_id in added:
-            return _edit_new(view, t, change)
+            return _edit_new(view, t, change, tasks)
         if type_id in columns:
             reshaped = reshape_table(view, view.schema.by_id[type_id], t, columns[type_id])
-            return _edit_reshaped(view, reshaped, change)
-        return None if change is None or change.is_empty else _edit_rows(view, change)
+            return _edit_reshaped(view, reshaped, change, tasks)
+        return None if change is None or change.is_empty else _edit_rows(view, change, tasks)
 
     edits = zip(type_ids, map_threads(edit, type_ids), strict=True)
     return {type_id: done for type_id, done in edits if done is not None}
 
 
-def _edit_rows(view: View, changes: RowChanges) -> TableEdit:
+def _edit_rows(view: View, changes: RowChanges, tasks: RowTasks | None) -> TableEdit:
     """Work on a table whose columns stay as they are."""
     pin, handle, _ = work_on(view, changes.type)
-    writer = TableEditor(view, changes, pin, handle)
+    writer = TableEditor(view, changes, pin, handle, tasks)
     steps = writer.row_steps()
     touched = set(fragment_ids_of(writer.removed_addresses).tolist())
     later = fold_step(view, pin, handle, touched=touched)
@@ -229,7 +264,7 @@ def _edit_rows(view: View, changes: RowChanges) -> TableEdit:
     return TableEdit(work, writer.counts())
 
 
-def _edit_reshaped(view: View, reshaped: TableWork, changes: RowChanges | None) -> TableEdit:
+def _edit_reshaped(view: View, reshaped: TableWork, changes: RowChanges | None, tasks: RowTasks | None) -> TableEdit:
     """Work on a table whose columns change first. Rows are written against a detached version where they have."""
     if changes is None or changes.is_empty:
         return TableEdit(reshaped, None)
@@ -240,7 +275,7 @@ def _edit_reshaped(view: View, reshaped: TableWork, changes: RowChanges | None) 
         tx = step.build(private) if isinstance(step, LaterStep) else step
         private = detached_commit(location, private, tx)
         detached.append(int(private.version))
-    writer = TableEditor(view, changes, reshaped.pin, private)
+    writer = TableEditor(view, changes, reshaped.pin, private, tasks)
     later = [*reshaped.later]
     for tx in writer.row_steps():
         later.append(LaterStep(partial(on_version, tx), tuple(written_files(reshaped.pin, tx, private))))
@@ -248,14 +283,14 @@ def _edit_reshaped(view: View, reshaped: TableWork, changes: RowChanges | None) 
     return TableEdit(replace(reshaped, later=tuple(later)), writer.counts())
 
 
-def _edit_new(view: View, t: EntityType, changes: RowChanges | None) -> TableEdit:
+def _edit_new(view: View, t: EntityType, changes: RowChanges | None, tasks: RowTasks | None) -> TableEdit:
     """A type that the target does not have: on the root line of the source's table, so that its files can be adopted;
     as a table of its own where that line is in use, or has other columns.
     """
     empty = _root_line(view, t, changes) or new_table(view, t)
     if changes is None or changes.is_empty:
         return TableEdit(empty, None)
-    writer = TableEditor(view, changes, empty.pin, empty.handle)
+    writer = TableEditor(view, changes, empty.pin, empty.handle, tasks)
     return TableEdit(replace(empty, steps=tuple(writer.row_steps())), writer.counts())
 
 

@@ -5,13 +5,15 @@
 3. locate    where the target still has the base's very image nothing of it is read: the change is clean
 4. decide    what the target changed as well, and what a resolution names, is read and decided by the truth table
 
+Values of many rows are compared in 2, and decided on in 4, by tasks (`row_tasks`).
+
 Several bases: the candidates are the rows in which the source differs from any of them; their base images come from
 `virtual_base`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,10 +21,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.branch.diff.states import full_schema, reshaped, row_width_bytes, stored_columns, unshared_columns
-from omnigraph.branch.merge.contended import ContendedRows, EntityImages
+from omnigraph.branch.merge.contended import ContendedRows
+from omnigraph.branch.merge.entity_images import EntityImages, StoredRows, entity_ids, entity_images, looked_up_images
 from omnigraph.branch.merge.model import MergeOptions, Resolution
 from omnigraph.branch.merge.row_changes import RowChanges, SourceRows, TargetRows
-from omnigraph.branch.merge.virtual_base import images_at, virtual_images
+from omnigraph.branch.merge.row_tasks import (
+    Contended,
+    ContendedPositions,
+    RowTasks,
+    Task,
+    addresses_of,
+    changed_rows,
+    decide_in_tasks,
+)
+from omnigraph.branch.merge.virtual_base import images_at
 from omnigraph.branch.three_way import Images
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EntityType
@@ -53,20 +65,21 @@ class TypeStates:
     resolutions: Mapping[str, Resolution] = field(default_factory=dict)
 
 
-def merge_type(states: TypeStates, options: MergeOptions) -> RowChanges:
+def merge_type(states: TypeStates, options: MergeOptions, tasks: RowTasks | None = None) -> RowChanges:
+    """`tasks` runs what is too large for this process; without them everything is done here."""
     if states.theirs is None:
         return RowChanges(states.type, [])
-    if len(states.bases) == 1:
-        return _TypeMerge(states, states.theirs, options).with_one_base(states.bases[0])
-    return _TypeMerge(states, states.theirs, options).with_several_bases()
+    merge = _TypeMerge(states, states.theirs, options, tasks)
+    return merge.with_one_base(states.bases[0]) if len(states.bases) == 1 else merge.with_several_bases()
 
 
 class _TypeMerge:
-    def __init__(self, states: TypeStates, theirs: TableVersion, options: MergeOptions) -> None:
+    def __init__(self, states: TypeStates, theirs: TableVersion, options: MergeOptions, tasks: RowTasks | None) -> None:
         self.type = states.type
         self.states = states
         self.ours, self.theirs = states.ours, theirs
         self.options = options
+        self.tasks = tasks
         hidden = {f.name for f in full_schema(self.type)}
         versions = [v for v in (states.ours, theirs) if v is not None]
         marks = {c for v in versions for c in stored_columns(v) if c.startswith("__embedded_") and c in hidden}
@@ -110,12 +123,21 @@ class _TypeMerge:
             ),
             deleted=TargetRows(ids_removed.take(pa.array(gone)), located.addresses[gone], located.row_ids[gone]),
         )
-        contended_added = np.concatenate([inserts[is_present], updates[~clean_update]])
-        contended_removed = np.concatenate([pair[updates[~clean_update]], deletes[~clean_delete]])
-        if not (len(contended_added) or len(contended_removed) or len(self.forced)):
+        contended = updates[~clean_update]
+        entities = ContendedPositions(
+            in_theirs=np.concatenate([inserts[is_present], contended]),
+            in_base=np.concatenate([pair[contended], deletes[~clean_delete]]),
+            update_count=len(contended),
+        )
+        if self._is_large(len(entities)) and not self._was_read(added):
+            bodies = self._contended_tasks(base, added, removed, entities)
+            changes = self._decided_by_tasks(changes, bodies, len(entities), goes_first=True)
+            nothing = np.empty(0, np.int64)
+            entities = ContendedPositions(nothing, nothing, 0)
+        if not (len(entities) or len(self.forced)):
             return changes
-        images = self._contended(base, added, removed, contended_added, contended_removed)
-        return ContendedRows(self.type, self.columns, self.options, self.states.resolutions).apply(changes, images)
+        images = self._contended(base, added, removed, entities.in_theirs, entities.in_base)
+        return self._decided_here(changes, images)
 
     def _diff(self, base: TableVersion | None) -> RowDiff:
         if base is None:
@@ -125,7 +147,8 @@ class _TypeMerge:
             whole = frozenset(f.id for f in self.theirs.fragments.values())
             empty = self._empty_rows()
             return RowDiff(RowSet.of(empty), RowSet.of(rows, whole), empty, rows)
-        rows_max = min(READ_AT_ONCE_ROWS, COMPARED_BYTES_MAX // row_width_bytes(self.type))
+        bytes_max = COMPARED_BYTES_MAX if self.tasks is None else min(COMPARED_BYTES_MAX, self.tasks.bytes_min)
+        rows_max = min(READ_AT_ONCE_ROWS, bytes_max // row_width_bytes(self.type))
         columns = (stored_columns(base), stored_columns(self.theirs))
         diff = diff_rows(base, self.theirs, columns=columns, rows_max=rows_max)
         unshared = rows_left_out(base, self.theirs, diff, unshared_columns(base, self.theirs))
@@ -155,13 +178,23 @@ class _TypeMerge:
         """Which rows of the source differ from the base in a value; more than can be compared all count."""
         is_changed = np.ones(added.num_rows, dtype=bool)
         count = int(is_update.sum())
-        was_read = set(stored_columns(self.theirs)) <= set(added.column_names)
+        was_read = self._was_read(added)
         if base is None or not count or not (was_read or 2 * count * row_width_bytes(self.type) <= COMPARED_BYTES_MAX):
+            return is_changed
+        if self.tasks is not None and self._is_large(count, states=2) and not was_read:
+            old, new = addresses_of(removed)[pair[is_update]], addresses_of(added)[is_update]
+            is_changed[is_update] = changed_rows(
+                self.tasks, self.type, self.columns, base=(base, old), theirs=(self.theirs, new)
+            )
             return is_changed
         before = self._images(base, removed, pair[is_update])
         after = self._images(self.theirs, added, np.flatnonzero(is_update))
         is_changed[is_update] = ~np.asarray(unchanged_mask(before, after))
         return is_changed
+
+    def _was_read(self, added: pa.Table) -> bool:
+        """Whether whole rows were read together with their addresses."""
+        return set(stored_columns(self.theirs)) <= set(added.column_names)
 
     def _images(self, version: TableVersion, rows: pa.Table, positions: np.ndarray) -> pa.Table:
         """Whole images of some rows, in the order of the positions, in the shape of the merged type."""
@@ -220,31 +253,25 @@ class _TypeMerge:
         base_rows = removed.take(pa.array(removed_positions))
         if base is not None:
             base_rows = self._whole(base, removed, removed_positions)
-        names = [flat(rows["id"]).cast(pa.string()) for rows in (theirs_rows, base_rows)]
-        ids = pc.unique(pa.concat_arrays([*names, self.forced]))
-        ours_rows = self._ours(base, ids)
-        images = EntityImages(
-            ids=ids,
-            base=self._aligned(ids, base_rows, base),
-            theirs=self._aligned(ids, theirs_rows, self.theirs),
-            ours=ours_rows,
+        ids = entity_ids(theirs_rows, base_rows, pa.table({"id": self.forced}))
+        images = entity_images(
+            self.type,
+            self.columns,
+            ids,
+            theirs=(theirs_rows, self.theirs.type),
+            base=(base_rows, self.type if base is None else base.type),
+            ours=self._ours(base, ids),
         )
         return self._with_forced(images, base) if len(self.forced) else images
 
-    def _ours(self, base: TableVersion | None, ids: pa.Array) -> pa.Table:
-        """Target rows in the merged shape, with address and row id."""
+    def _ours(self, base: TableVersion | None, ids: pa.Array) -> StoredRows:
+        """Target rows, with address and row id."""
         if self.ours is None:
-            return _placed(full_schema(self.type).empty_table().select(self.columns), None)
+            return full_schema(self.type).empty_table(), self.type
         columns = stored_columns(self.ours)
         if len(self.forced):
-            rows = tables_of.find(self.ours.table, self.ours.type, "id", ids, columns)
-        else:
-            rows = self._target_rows(base, ids, columns)
-        return _placed(reshaped(rows, self.ours.type, self.type, self.columns), rows)
-
-    def _aligned(self, ids: pa.Array, rows: pa.Table, version: TableVersion | None) -> Images:
-        stored = self.type if version is None else version.type
-        return Images.aligned(ids, reshaped(rows, stored, self.type, self.columns))
+            return tables_of.find(self.ours.table, self.ours.type, "id", ids, columns), self.ours.type
+        return self._target_rows(base, ids, columns), self.ours.type
 
     def _with_forced(self, images: EntityImages, base: TableVersion | None) -> EntityImages:
         """Images of entities that only a resolution names are looked up by id."""
@@ -278,30 +305,66 @@ class _TypeMerge:
         changes = RowChanges(self.type, self.columns, self.theirs)
         if len(ids) == 0:
             return changes
-        base_images, is_unknown = virtual_images(
-            self.states.base_views, self.type, self.columns, ids, grain=self.options.grain
+        if not self._is_large(len(ids)):
+            return self._decided_here(changes, self._images_of(ids))
+        if len(self.forced):
+            changes = self._decided_here(changes, self._images_of(self.forced))
+        rest = ids.filter(pc.invert(is_in(ids, self.forced)))
+        views = self.states.base_views
+        bodies = self._contended_type.by_ids(views[0].head.branch, [v.head.commit for v in views], rest)
+        return self._decided_by_tasks(changes, bodies, len(rest), goes_first=False)
+
+    def _images_of(self, ids: pa.Array) -> EntityImages:
+        return looked_up_images(
+            self.type,
+            self.columns,
+            ids,
+            bases=self.states.base_views,
+            theirs=self.theirs,
+            ours=self.ours,
+            grain=self.options.grain,
         )
-        theirs_images = images_at(self.theirs, self.type, self.columns, ids)
-        ours = _placed(full_schema(self.type).empty_table().select(self.columns), None)
-        if self.ours is not None:
-            stored = stored_columns(self.ours)
-            rows = tables_of.find(self.ours.table, self.ours.type, "id", ids, stored)
-            ours = _placed(reshaped(rows, self.ours.type, self.type, self.columns), rows)
-        images = EntityImages(ids, base_images, theirs_images, ours, is_unknown)
+
+    # ---- deciding ----------------------------------------------------------------------------------------------------
+
+    def _is_large(self, count: int, *, states: int = 3) -> bool:
+        """Whether so many rows, each in some states, are more than this process reads at once."""
+        size = states * count * row_width_bytes(self.type)
+        return self.tasks is not None and count > 0 and size >= self.tasks.bytes_min
+
+    def _decided_here(self, changes: RowChanges, images: EntityImages) -> RowChanges:
         decided = ContendedRows(self.type, self.columns, self.options, self.states.resolutions)
         return decided.apply(changes, images)
+
+    @property
+    def _contended_type(self) -> Contended:
+        return Contended(self.theirs.location, self.type, self.columns, self.options, self.theirs, self.ours)
+
+    def _decided_by_tasks(
+        self, changes: RowChanges, bodies: Sequence[Task], count: int, *, goes_first: bool
+    ) -> RowChanges:
+        if not count:
+            return changes
+        assert self.tasks is not None
+        decided = decide_in_tasks(self.tasks, self.type, bodies, count, goes_first=goes_first)
+        return replace(
+            changes,
+            deferred=decided.rows,
+            deleted=TargetRows.concat([changes.deleted, decided.deleted]),
+            conflicts=(*changes.conflicts, *decided.conflicts),
+        )
+
+    def _contended_tasks(
+        self, base: TableVersion | None, added: pa.Table, removed: pa.Table, entities: ContendedPositions
+    ) -> list[Task]:
+        """Rows of the source and of the base are known; those of the target are looked up."""
+        ids = entities.ids(added, removed)
+        ours = None if self.ours is None else self._target_rows(base, ids, ["id"])
+        return self._contended_type.at_places(base, entities.sides(ids, added, removed, ours))
 
 
 def _source_rows(rows: pa.Table, addresses: np.ndarray, positions: np.ndarray) -> SourceRows:
     return SourceRows(rows.take(pa.array(positions)), addresses[positions])
-
-
-def _placed(images: pa.Table, rows: pa.Table | None) -> pa.Table:
-    """Images with the row id and address of the rows that they were read from."""
-    for name in tables_of.ROW_COLUMNS:
-        column = pa.nulls(images.num_rows, pa.uint64()) if rows is None else rows[name]
-        images = images.append_column(name, column)
-    return images
 
 
 def _has_restored_rows(base: TableVersion, ours: TableVersion) -> bool:

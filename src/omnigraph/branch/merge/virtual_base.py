@@ -24,8 +24,16 @@ def images_at(version: TableVersion | None, t: EntityType, columns: list[str], i
     """Images of entities in one state, looked up by id, in the shape of `t`."""
     if version is None:
         return Images.aligned(ids, full_schema(t).empty_table().select(columns))
-    rows = tables_of.find(version.table, version.type, "id", ids, stored_columns(version))
-    return Images.aligned(ids, reshaped(rows, version.type, t, columns))
+    return Images.aligned(ids, reshaped(rows_by_id(version, ids), version.type, t, columns))
+
+
+def rows_by_id(version: TableVersion, ids: pa.Array) -> pa.Table:
+    """Whole rows of some entities, with row id and address. Memory follows the entities, not the table."""
+    columns = stored_columns(version)
+    if len(ids) <= tables_of.FILTER_MAX:
+        return tables_of.find(version.table, version.type, "id", ids, columns)
+    rows = tables_of.find(version.table, version.type, "id", ids, ["id"])
+    return version.rows_at(rows["_rowaddr"].to_numpy(), columns, bounded=True)
 
 
 def virtual_images(

@@ -5,22 +5,27 @@ Conflicts are an answer and no failure: they are printed, or written to a file, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
 
 from omnigraph.cli.files import written
-from omnigraph.cli.options import Actor, Branch, IfCommit, Json, Quiet, Store, Words
+from omnigraph.cli.options import Actor, Branch, Conf, Engine, IfCommit, Json, Master, Quiet, Store, Words
 from omnigraph.cli.output import Answer, Table, count, echo_target
 from omnigraph.cli.progress import Progress
-from omnigraph.cli.target import checked_actor, open_graph, resolve_with
+from omnigraph.cli.target import Target, checked_actor, open_direct, resolve_with
+from omnigraph.cli.watch import watching
 from omnigraph.errors import MergeConflicts, UsageError
 
 if TYPE_CHECKING:
     from omnigraph.branch.merge.model import Conflict
     from omnigraph.branch.merge.result import MergeResult
+    from omnigraph.graph.handle import Graph
+    from omnigraph.tasks.progress import Watcher
 
 CONFLICTS_SHOWN_MAX = 20
 
@@ -72,6 +77,9 @@ def branch_merge(
     delete_branch: DeleteBranch = False,
     if_commit: IfCommit = None,
     actor: Actor = None,
+    engine: Engine = None,
+    master: Master = None,
+    conf: Conf = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> Answer:
@@ -84,14 +92,14 @@ def branch_merge(
         raise UsageError(detail="--plan changes nothing, so there is no branch to delete.")
     target, source = resolve_with(words or [], store, name="the branch or commit to merge")
     resolutions = _resolutions(resolve)
-    with open_graph(target, actor=checked_actor(actor)) as graph:
+    with _opened(target, actor, engine, master, conf, quiet=quiet) as graph:
         options: dict[str, Any] = {"into": into, "strategy": strategy, "grain": grain, "resolutions": resolutions}
         if plan:
             work = partial(graph.plan_merge, source, **options)
         else:
             echo_target(f"merging {source} into", target.uri, branch=into, quiet=quiet)
             work = partial(graph.merge, source, delete_branch=delete_branch, if_commit=if_commit, **options)
-        return _answer(work, source, into, conflicts, json=json, quiet=quiet, planned=plan)
+        return _answer(work, source, into, conflicts, json=json, planned=plan)
 
 
 def commit_revert(
@@ -103,17 +111,20 @@ def commit_revert(
     resolve: ResolveFile = None,
     if_commit: IfCommit = None,
     actor: Actor = None,
+    engine: Engine = None,
+    master: Master = None,
+    conf: Conf = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> Answer:
     """Undo what one commit changed, on top of the branch's newest state, in one new commit."""
     target, commit = resolve_with(words or [], store, name="the commit to revert")
     resolutions = _resolutions(resolve)
-    with open_graph(target, actor=checked_actor(actor)) as graph:
+    with _opened(target, actor, engine, master, conf, quiet=quiet) as graph:
         echo_target(f"reverting {commit} on", target.uri, branch=branch, quiet=quiet)
         options: dict[str, Any] = {"strategy": strategy, "resolutions": resolutions, "if_commit": if_commit}
         work = partial(graph.revert, commit, branch=branch, **options)
-        return _answer(work, commit, branch, conflicts, json=json, quiet=quiet)
+        return _answer(work, commit, branch, conflicts, json=json)
 
 
 def commit_cherry_pick(
@@ -125,17 +136,55 @@ def commit_cherry_pick(
     resolve: ResolveFile = None,
     if_commit: IfCommit = None,
     actor: Actor = None,
+    engine: Engine = None,
+    master: Master = None,
+    conf: Conf = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> Answer:
     """Bring what one commit changed, and nothing else of its history, onto a branch, in one new commit."""
     target, commit = resolve_with(words or [], store, name="the commit to cherry-pick")
     resolutions = _resolutions(resolve)
-    with open_graph(target, actor=checked_actor(actor)) as graph:
+    with _opened(target, actor, engine, master, conf, quiet=quiet) as graph:
         echo_target(f"cherry-picking {commit} onto", target.uri, branch=onto, quiet=quiet)
         options: dict[str, Any] = {"strategy": strategy, "resolutions": resolutions, "if_commit": if_commit}
         work = partial(graph.cherry_pick, commit, onto=onto, **options)
-        return _answer(work, commit, onto, conflicts, json=json, quiet=quiet)
+        return _answer(work, commit, onto, conflicts, json=json)
+
+
+@contextmanager
+def _opened(
+    target: Target,
+    actor: str | None,
+    engine: str | None,
+    master: str | None,
+    conf: list[str] | None,
+    *,
+    quiet: bool,
+) -> Iterator[Graph]:
+    """The graph, and progress on stderr while it is at work."""
+    with Progress("merging", quiet=quiet) as progress, watching(quiet=quiet) as watcher:
+        shown = _Stages(watcher, progress)
+        with open_direct(target, engine, master, conf, shown, actor=checked_actor(actor)) as graph:
+            yield graph
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """A watcher that ends the line of a merge in one piece as soon as there are tasks to show."""
+
+    watcher: Watcher
+    progress: Progress
+
+    def engine(self, name: str, reason: str) -> None:
+        self.progress.end()
+        self.watcher.engine(name, reason)
+
+    def stage(self, name: str, *, tasks: int) -> None:
+        self.watcher.stage(name, tasks=tasks)
+
+    def advance(self, *, tasks: int, rows: int, size_bytes: int) -> None:
+        self.watcher.advance(tasks=tasks, rows=rows, size_bytes=size_bytes)
 
 
 def _resolutions(path: str | None) -> Any:
@@ -153,15 +202,13 @@ def _answer(
     conflicts_file: str | None,
     *,
     json: bool,
-    quiet: bool,
     planned: bool = False,
 ) -> Answer:
     from omnigraph.branch.merge.resolutions import conflict_lines
     from omnigraph.branch.merge.result import MergeResult
 
     try:
-        with Progress("merging", quiet=quiet):
-            result = work()
+        result = work()
     except MergeConflicts as error:
         result = MergeResult.of_plan(error.plan, source=source, target=target)
     if conflicts_file is not None:

@@ -25,6 +25,7 @@ from omnigraph.language.schema.model import (
     Annotation,
     Constraint,
     EdgeType,
+    EntityType,
     InterfaceType,
     NodeType,
     Property,
@@ -70,6 +71,15 @@ def schema_from_json(data: Mapping[str, Any]) -> Schema:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         detail = f"the stored schema can't be read: {type(error).__name__}: {error}"
         raise FormatError(detail=detail) from error
+
+
+def type_to_json(t: EntityType) -> Json:
+    """One type without the others, as a task carries it."""
+    return schema_to_json(Schema(nodes=(t,)) if isinstance(t, NodeType) else Schema(edges=(t,)))
+
+
+def type_from_json(data: Mapping[str, Any]) -> EntityType:
+    return next(schema_from_json(data).types())
 
 
 def require_types(data: Any) -> Json:

@@ -11,7 +11,6 @@ A Python data source, because `mapInArrow` needs pandas, which this package does
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +31,7 @@ from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.objects import leases
+from omnigraph.storage.packed import packed, unpacked
 from omnigraph.tasks.engine import Engines
 from omnigraph.tasks.error_text import readable
 from omnigraph.tasks.session import spark_session
@@ -62,8 +62,8 @@ class _Job:
     def run(self, task: ChangeTask) -> pa.Table:
         tables = Tables(self.location)
         sides = zip(self.pins, (self.shape.old, self.shape.new), (task.old, task.new), strict=True)
-        before, after = (_images(tables, pin, t, _unpacked(packed)) for pin, t, packed in sides)
-        return change_rows(self.shape, _unpacked(task.kinds).astype(np.int64), before, after)
+        before, after = (_images(tables, pin, t, unpacked(packed)) for pin, t, packed in sides)
+        return change_rows(self.shape, unpacked(task.kinds).astype(np.int64), before, after)
 
 
 def _images(tables: Tables, pin: Pin | None, t: EntityType | None, addresses: np.ndarray) -> pa.Table | None:
@@ -123,10 +123,9 @@ def _job(changes: TypeChanges, chosen: ChangeFilter, rows_max: int) -> _Job:
         for first in range(start, stop, rows_max):
             part = candidates.slice(first, min(first + rows_max, stop))
             old, new = (
-                _packed(_addresses(side, rows))
-                for side, rows in zip(sides, (part.old_rows, part.new_rows), strict=True)
+                packed(_addresses(side, rows)) for side, rows in zip(sides, (part.old_rows, part.new_rows), strict=True)
             )
-            tasks.append(ChangeTask(_packed(part.kinds), old, new))
+            tasks.append(ChangeTask(packed(part.kinds), old, new))
     return _Job(location, changes.shape, (pins[0], pins[1]), lease, tuple(tasks))
 
 
@@ -142,15 +141,6 @@ def _address_order(candidates: Candidates, sides: Sequence[SideRows | None]) -> 
     return np.lexsort((addresses, candidates.new_rows < 0))
 
 
-def _packed(values: np.ndarray) -> bytes:
-    """Neighbouring addresses differ by one: their differences compress to almost nothing."""
-    return zlib.compress(np.diff(values.astype("<u8"), prepend=np.uint64(0)).tobytes(), 1)
-
-
-def _unpacked(packed: bytes) -> np.ndarray:
-    return np.cumsum(np.frombuffer(zlib.decompress(packed), "<u8"), dtype=np.uint64)
-
-
 class ChangeReader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, job: _Job, tasks: Sequence[ChangeTask], schema: types.StructType) -> None:
         self.job = job
@@ -162,7 +152,7 @@ class ChangeReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         assert self.tasks is not None, "partitions are made where the reader was made"
-        return self.tasks or [ChangeTask(*(_packed(np.empty(0, dtype=np.uint64)) for _ in range(3)))]
+        return self.tasks or [ChangeTask(*(packed(np.empty(0, dtype=np.uint64)) for _ in range(3)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from pyspark.sql.pandas.types import to_arrow_schema

@@ -25,8 +25,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.language.schema.serial import schema_from_json, schema_to_json
+from omnigraph.language.schema.model import EntityType
+from omnigraph.language.schema.serial import type_from_json, type_to_json
 from omnigraph.pipeline.export.stream import record_lines
 from omnigraph.storage.lance.columns import arrow_schema, physical_columns
 from omnigraph.storage.lance.plain_tables import write_fragments
@@ -59,12 +59,11 @@ class PartTask:
     scratch: str
 
     def to_json(self) -> dict[str, Any]:
-        alone = Schema(nodes=(self.type,)) if self.type.kind == "node" else Schema(edges=(self.type,))
         return {
             "graph": asdict(self.graph),
             "out": asdict(self.out),
             "format": self.format,
-            "schema": schema_to_json(alone),
+            "schema": type_to_json(self.type),
             "table": self.pin.table,
             "pin": self.pin.to_json(),
             "fragments": list(self.fragments),
@@ -80,7 +79,7 @@ class PartTask:
             graph=Location(**body["graph"]),
             out=Location(**body["out"]),
             format=body["format"],
-            type=next(schema_from_json(body["schema"]).types()),
+            type=type_from_json(body["schema"]),
             pin=Pin.from_json(body["table"], body["pin"]),
             fragments=tuple(body["fragments"]),
             rows=body["rows"],

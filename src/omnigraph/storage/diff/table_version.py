@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 ROW_VERSION = "_row_last_updated_at_version"
 FILTER_ADDRESSES_MAX = 1_024
 """Up to so many scattered rows are read by a filter on their addresses; more by a scan of their fragments."""
+BOUNDED_ADDRESSES_MAX = 16_384
+"""So many rows are read by one filter where memory has to follow the rows."""
 BATCH_ROWS, BLOB_BATCH_ROWS = 16_384, 256
 _OFFSET_BITS = np.uint64(32)
 _OFFSET_MASK = np.uint64(0xFFFFFFFF)
@@ -184,20 +186,29 @@ class TableVersion:
     # ---- rows --------------------------------------------------------------------------------------------------------
 
     def rows_at(
-        self, addresses: np.ndarray, columns: Sequence[str] = (), *, whole_fragments: Iterable[int] = ()
+        self,
+        addresses: np.ndarray,
+        columns: Sequence[str] = (),
+        *,
+        whole_fragments: Iterable[int] = (),
+        bounded: bool = False,
     ) -> pa.Table:
         """The live rows at these addresses and all of the whole fragments: the columns, `_rowid`, `_rowaddr` and,
         with stable row ids, the version of the last update. In no particular order.
+
+        `bounded`: memory follows the rows that are asked for, not the fragments that they lie in.
         """
         parts: list[pa.Table] = []
         whole = sorted(whole_fragments)
-        if len(addresses) > FILTER_ADDRESSES_MAX:
-            ascending = np.sort(addresses)
+        ascending = np.sort(addresses)
+        at_once = BOUNDED_ADDRESSES_MAX if bounded else FILTER_ADDRESSES_MAX
+        if len(addresses) > at_once and not bounded:
             some = list(fragment_counts(ascending))
             parts += [_only_at(batch, ascending) for batch in self.scan(columns, fragments=some)]
-        elif len(addresses):
-            text = ",".join(map(str, np.sort(addresses).tolist()))
-            parts += self.scan(columns, where=f"_rowaddr IN ({text})")
+        else:
+            for start in range(0, len(ascending), at_once):
+                text = ",".join(map(str, ascending[start : start + at_once].tolist()))
+                parts += self.scan(columns, where=f"_rowaddr IN ({text})")
         if whole:
             parts += self.scan(columns, fragments=whole)
         return pa.concat_tables([self.row_schema(columns).empty_table(), *parts])
@@ -206,11 +217,11 @@ class TableVersion:
         """The fragments of which all live rows are at these addresses."""
         return [n for n, rows in fragment_counts(addresses).items() if self.fragments_by_id[n].live_rows == rows]
 
-    def rows_in_order(self, addresses: np.ndarray, columns: Sequence[str]) -> pa.Table:
+    def rows_in_order(self, addresses: np.ndarray, columns: Sequence[str], *, bounded: bool = False) -> pa.Table:
         """The rows at these addresses, in their order."""
         whole = self.whole_fragments(addresses)
         scattered = addresses[~np.isin(fragment_ids_of(addresses), whole)]
-        rows = self.rows_at(scattered, columns, whole_fragments=whole)
+        rows = self.rows_at(scattered, columns, whole_fragments=whole, bounded=bounded)
         stored = rows["_rowaddr"].to_numpy()
         order = np.argsort(stored, kind="stable")
         return rows.take(pa.array(order[np.searchsorted(stored, addresses, sorter=order)]))

@@ -13,9 +13,10 @@ would go on answering with old values.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 ROWS_PER_FRAGMENT = 200_000
 """Small enough that a one-row update of a fragment commits in milliseconds, large enough to scan well."""
+
+
+PART_ROWS_MAX = 1 << 31
+"""What is written part by part stays in one fragment: its caller knows how many rows there are."""
 
 
 class ForkTaken(StorageError):
@@ -92,13 +97,44 @@ class Editor:
         gone = [f.fragment_id for f in self._table.get_fragments()]
         return self.update(new=fragments, updated=[], removed=gone)
 
+    def write_parts(self, parts: Iterable[tuple[pa.Table, np.ndarray | None]]) -> list[FragmentMetadata]:
+        """Write rows that come part by part into one fragment, holding a part at a time: new rows, or new images of
+        existing rows with their row ids. No fragment if there are no rows.
+        """
+        from lance.fragment import RowIdSequence
+
+        row_ids: list[np.ndarray] = []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for rows, ids in parts:
+                if ids is not None:
+                    order = np.argsort(ids, kind="stable")
+                    rows, ids = rows.take(pa.array(order)), ids[order]
+                    row_ids.append(ids)
+                yield from to_storage(rows, self._type).to_batches()
+
+        stream = batches()
+        first = next(stream, None)
+        if first is None:
+            return []
+        reader = pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], stream))
+        fragments = self._write(reader, rows_per_file=PART_ROWS_MAX)
+        if self._stable and row_ids:
+            assert len(fragments) == 1, "replaced rows go into one fragment, in the order of their ids"
+            ids = RowIdSequence(pa.array(np.concatenate(row_ids), pa.uint64()))
+            fragments[0].row_id_meta = ids.to_inline_metadata()
+        return fragments
+
     def write(self, rows: pa.Table, *, rows_per_file: int = ROWS_PER_FRAGMENT) -> list[FragmentMetadata]:
         """Write rows as files of this table; checked and durable, referred to by nobody yet."""
+        return self._write(to_storage(rows, self._type), rows_per_file=rows_per_file)
+
+    def _write(self, rows: pa.Table | pa.RecordBatchReader, *, rows_per_file: int) -> list[FragmentMetadata]:
         from lance.fragment import FragmentMetadata, write_fragments
 
         base = self._root_base()
         fragments = write_fragments(
-            to_storage(rows, self._type),
+            rows,
             self._table,
             mode="append",
             max_rows_per_file=rows_per_file,

@@ -37,16 +37,18 @@ def tell(
 
 
 def check_fields(image: Image) -> list[Violation]:
-    found: list[Violation] = []
-    for d in image.deltas.values():
-        if d.rows.num_rows == 0:
-            continue
-        for p in d.type.properties:
-            found.extend(_check_property(d, p))
-        for constraint in d.type.constraints:
-            if constraint.kind in ("range", "check"):
-                found.extend(_check_constraint(d, constraint))
-    return found
+    return [violation for d in image.deltas.values() for violation in check_type_fields(d)]
+
+
+def check_type_fields(d: TypeDelta) -> Iterator[Violation]:
+    """Violations of one type: property by property, then constraint by constraint."""
+    if d.rows.num_rows == 0:
+        return
+    for p in d.type.properties:
+        yield from _check_property(d, p)
+    for constraint in d.type.constraints:
+        if constraint.kind in ("range", "check"):
+            yield from _check_constraint(d, constraint)
 
 
 def _check_property(d: TypeDelta, p: Property) -> Iterator[Violation]:
