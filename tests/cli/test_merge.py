@@ -31,6 +31,19 @@ def test_a_merge_says_what_it_did(cli: Cli, graph: og.Graph) -> None:
     assert people(og.open(graph.uri))["Alice"] == (31, None)
 
 
+def test_a_merge_runs_its_tasks_on_the_engine_that_it_is_told(
+    cli: Cli, graph: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.pipeline.merge_tasks.TASKS_BYTES_MIN", 0)
+    run = cli("branch", "merge", graph.uri, "x", "--engine", "local")
+    assert run.code == 0
+    assert "→ engine local: as asked for" in run.err
+    assert "comparing node:Person: 1 task" in run.err
+    assert "writing node:Person: 1 task" in run.err
+    assert people(og.open(graph.uri))["Alice"] == (31, None)
+    assert cli("branch", "merge", graph.uri, "x", "--engine", "cluster").code == 2
+
+
 def test_the_document_of_a_merge(cli: Cli, graph: og.Graph) -> None:
     document = cli("branch", "merge", graph.uri, "x", "--json").json
     assert document["commit"]["merged_parent"] == {b.name: b.commit for b in graph.branches()}["x"]

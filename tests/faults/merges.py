@@ -23,6 +23,13 @@ def create_diverged(place: Place) -> None:
         graph.update("Person", {"age": 41}, ids=["ben"])
 
 
+def create_contended(place: Place) -> None:
+    """Both sides have changed one row as well."""
+    create_diverged(place)
+    with place.open() as graph:
+        graph.update("Person", {"age": 99}, ids=["anna"])
+
+
 def create_with_new_columns(place: Place) -> None:
     """The branch has a property with a default that main does not have."""
     scenes.create_with_branch(place)
@@ -55,6 +62,16 @@ def merge(graph: Any) -> None:
 
 def merge_by_copy(graph: Any) -> None:
     graph.merge("review")
+
+
+def merge_by_tasks(graph: Any) -> None:
+    """Every row is compared, decided and written by a task of its own, on threads."""
+    from omnigraph.branch.merge import row_tasks
+    from omnigraph.pipeline import merge_tasks
+
+    row_tasks.CHUNK_BYTES = row_tasks.FRAGMENT_BYTES = 1
+    merge_tasks.TASKS_BYTES_MIN = 0
+    graph.merge("review", strategy="theirs", engine="local")
 
 
 def revert_newest(graph: Any) -> None:

@@ -218,6 +218,7 @@ VERBS: tuple[Verb, ...] = (
     recovery_verb("recover_discard", POINTS["all_effects"], of="repair_discard", start=scenes.create_drifted),
     graph_verb("merge", merges.merge, merges.merged, merges.create_diverged),
     graph_verb("merge_copy", merges.merge_by_copy, merges.merged, merges.create_diverged),
+    graph_verb("merge_tasks", merges.merge_by_tasks, merges.merged, merges.create_contended),
     graph_verb("merge_schema", merges.merge_by_copy, merges.with_columns, merges.create_with_new_columns),
     graph_verb("revert", merges.revert_newest, merges.reverted, merges.create_diverged),
     graph_verb("cherry_pick", merges.cherry_pick_first, merges.picked, merges.create_diverged),
