@@ -6,14 +6,19 @@ A failure prints its seed and every step. `python -m tests.branch.merge.random_h
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from omnigraph.branch.merge.row_tasks import RowTasks
 from tests.branch.merge.random_histories import Settings, run_history
 from tests.branch.merge.random_settings import stores
 
 FAST = [("disk", seed) for seed in (101, 115, 122, 137)] + [("s3", 103), ("s3", 128)]
+FAST_BY_TASKS = (201, 206, 224)
+"""Their limits make every merge run as tasks of a few rows."""
 SLOW = [("disk", seed) for seed in range(200, 232)] + [("s3", seed) for seed in range(232, 240)]
 
 
@@ -28,6 +33,23 @@ def _run(store: str, seed: int, folder: Path, settings: Settings) -> Counter[str
 def test_a_random_history_equals_the_oracle(store: str, seed: int, tmp_path: Path) -> None:
     counts = _run(store, seed, tmp_path, Settings(steps=12 if store == "disk" else 8))
     assert counts["writes"] > 3
+
+
+@pytest.mark.parametrize("seed", FAST_BY_TASKS)
+def test_a_random_history_that_merges_by_tasks_equals_the_oracle(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks: Counter[str] = Counter()
+
+    def run(self: RowTasks, work: str, tasks: Sequence[Any], **options: Any) -> list[Any]:
+        chunks[work] += len(tasks)
+        return original(self, work, tasks, **options)
+
+    original = RowTasks.run
+    monkeypatch.setattr(RowTasks, "run", run)
+    counts = _run("disk", seed, tmp_path, Settings(steps=12))
+    assert counts["merged"]
+    assert min(chunks["compare_rows"], chunks["decide_rows"], chunks["write_rows"]) > 1, chunks
 
 
 @pytest.mark.slow

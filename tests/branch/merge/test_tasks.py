@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.branch.merge import row_task_work
+from omnigraph.branch.merge import Merge, row_task_work
 from omnigraph.pipeline import merge_tasks
 from tests.branch.merge.random_settings import patched
 from tests.branch.merge.support import require_clean
@@ -187,6 +187,18 @@ def test_fragments_are_adopted_whichever_way_runs(tmp_path: Path) -> None:
     assert here == by_tasks
     assert here[1][0]["adopted_fragments"] == 1
     assert here[1][0]["copied_rows"] == 40
+
+
+def test_a_merge_of_many_updates_is_prepared_outside_of_the_lock(tmp_path: Path) -> None:
+    """The number of rows stays: only fragments show that thousands of them were written again."""
+    graph = og.init(tmp_path / "g", "node Doc { name: String @key  n: I64? }")
+    graph.upsert({"Doc": [{"name": f"d{i}", "n": 0} for i in range(3_000)]})
+    for name, count in (("small", 10), ("large", 2_500)):
+        graph.create_branch(name)
+        graph.upsert({"Doc": [{"name": f"d{i}", "n": 1} for i in range(count)]}, branch=name)
+    view = graph._committer.view("main")
+    assert Merge(view.manifest.head("small").commit).sized(view).quick
+    assert not Merge(view.manifest.head("large").commit).sized(view).quick
 
 
 def test_a_small_merge_asks_for_no_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

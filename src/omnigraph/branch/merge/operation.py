@@ -30,12 +30,13 @@ from omnigraph.branch.merge.schema import merged_schema, required_conflicts, sch
 from omnigraph.branch.merge.table_edit import edit_tables
 from omnigraph.branch.merge.type_merge import TypeStates, merge_type
 from omnigraph.commit.operation import Prepared, View
-from omnigraph.errors import MergeConflicts, UnknownType
+from omnigraph.errors import MergeConflicts, UnknownType, VersionReclaimed
 from omnigraph.language.schema.identity import counterpart
 from omnigraph.language.schema.merge import SchemaMerge
 from omnigraph.language.schema.model import EntityType, NodeType, Schema
 from omnigraph.language.schema.steps import DropType
 from omnigraph.storage.concurrency import map_threads
+from omnigraph.storage.diff.row_diff import rows_only_in
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.write.reader import Reader
 
@@ -199,12 +200,23 @@ class Merge:
     def sized(self, view: View) -> Merge:
         """The same merge, prepared outside of the ticket if it changes many rows."""
         states = self.states(view)
-        rows = 0
-        for type_id in states.moved_types:
-            before = max((base.pins[type_id].rows or 0 for base in states.bases if type_id in base.pins), default=0)
-            after = states.theirs.pins[type_id].rows or 0 if type_id in states.theirs.pins else 0
-            rows = max(rows, abs(after - before))
-        return replace(self, quick=rows <= QUICK_ROWS_MAX)
+        is_large = any(_changes_many(states, type_id) for type_id in sorted(states.moved_types))
+        return replace(self, quick=not is_large)
+
+
+def _changes_many(states: MergeStates, type_id: str) -> bool:
+    """Whether the source has many more or fewer rows of a type than a base, or has written many again."""
+    bases = [base.pins[type_id] for base in states.bases if type_id in base.pins]
+    before = max((pin.rows or 0 for pin in bases), default=0)
+    after = states.theirs.pins[type_id].rows or 0 if type_id in states.theirs.pins else 0
+    if max(before, after) <= QUICK_ROWS_MAX or abs(after - before) > QUICK_ROWS_MAX:
+        return abs(after - before) > QUICK_ROWS_MAX
+    try:
+        theirs = table_version(states.theirs, states.theirs.schema.by_id[type_id])
+        others = [table_version(base, states.theirs.schema.by_id[type_id]) for base in states.bases]
+    except VersionReclaimed:
+        return True  # preparing tells what is missing
+    return any(rows_only_in(theirs, other) > QUICK_ROWS_MAX for other in others if theirs and other)
 
 
 def _type_states(states: MergeStates, t: EntityType, resolutions: Mapping[str, Mapping[str, Resolution]]) -> TypeStates:

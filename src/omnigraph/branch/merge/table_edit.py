@@ -114,8 +114,9 @@ class TableEditor:
         """Whether tasks write so many rows of the source; what tasks decided they write in any case."""
         if self.tasks is None:
             return False
+        deferred = self.changes.deferred
         size = count * row_width_bytes(self.changes.type)
-        return self.changes.deferred is not None or (count > 0 and size >= self.tasks.bytes_min)
+        return (deferred is not None and deferred.row_count > 0) or (count > 0 and size >= self.tasks.bytes_min)
 
     def _write_in_tasks(self, inserted: SourceRows, updated: SourceRows, row_ids: np.ndarray) -> Written:
         changes, tasks = self.changes, self.tasks

@@ -104,6 +104,12 @@ def count_places(a: TableVersion, b: TableVersion) -> int:
     return _differing_places(a, b).row_count + _differing_places(b, a).row_count
 
 
+def rows_only_in(version: TableVersion, other: TableVersion) -> int:
+    """How many rows lie in fragments that the other version does not have. Reads no file."""
+    mine, theirs = comparable_fragments(version, other)
+    return sum(fragment.live_rows for key, fragment in mine.items() if key not in theirs)
+
+
 @dataclass(frozen=True, eq=False)
 class _Places:
     """Rows of one version that are not at the same place in the other: whole fragments, and scattered addresses."""
