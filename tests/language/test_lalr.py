@@ -69,8 +69,8 @@ def test_a_text_becomes_the_tree_that_lark_makes_of_it(package: Any, lexer: Any,
     texts += [make(rng) for _ in range(TEXTS) for make in makers]
     whole = 0
     for text in texts:
-        expected = outcome(oracle.parse, text)
-        assert outcome(parse, text) == expected, text
+        expected, actual = outcome(oracle.parse, text), outcome(parse, text)
+        assert actual == expected or reads_only_a_part(parse, text, expected), text
         whole += expected[0] == "start"
     assert TEXTS / 10 < whole < len(texts) - TEXTS / 2
 
@@ -96,6 +96,30 @@ def outcome(parse: Callable[[str], Any], text: str) -> Any:
         return (error.token.end_line, error.token.end_column) if is_end else (error.line, error.column)
     except lark.UnexpectedCharacters as error:
         return error.line, error.column
+
+
+def reads_only_a_part(parse: Callable[[str], Any], text: str, lark_place: Any) -> bool:
+    """Whether lark complains of the rest of our unexpected token: where only `return` can follow, it reads this much of
+    `returning`, and `<` of `<=`.
+    """
+    try:
+        parse(text)
+    except Unexpected as error:
+        token = error.token
+        return lark_place[0] == token.line and 0 < lark_place[1] - token.column < len(str(token))
+    return False
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("query q() { match { $a: T } return { $a } returning $a }", 43),
+        ("query q() { match { $a: T shortest $a <= b } return { $a } }", 39),
+    ],
+)
+def test_a_word_that_begins_with_another_one_is_one_word(text: str, column: int) -> None:
+    grammar = grammar_of(query.__name__)
+    assert outcome(functools.partial(grammar.parse, lex=QueryLexer(grammar)), text) == (1, column)
 
 
 # ---- a grammar of three rules ----------------------------------------------------------------------------------------
