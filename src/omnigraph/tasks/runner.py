@@ -1,9 +1,9 @@
 """Runners: tasks in, results out, the same for Spark and for this process.
 
-A task is a small JSON value; the work is a function named by its place, `package.module:function`, that turns a task
-into files and a small JSON result. Nothing else crosses: a worker needs this package and nothing of the caller. A task
-may run twice (a retry, a speculative copy, a lost executor), so work writes under names of its own and its result says
-which; what the other copy wrote is an unreferenced file.
+A task is a small JSON value; a task function turns it into files and a small JSON result. Callers pass the function;
+workers get its name, `package.module:function`, and import it. Nothing else is sent, so a worker needs this package and
+nothing of the caller. A task may run twice (a retry, a speculative copy, a lost executor), so a task function writes
+under names of its own and its result says which; what the other copy wrote is an unreferenced file.
 
 1. run       every task once more than it fails, results in the order of the tasks
 2. fail      a typed error of a task is a value: the first one, in the order of the tasks, is raised to the caller.
@@ -35,6 +35,8 @@ from omnigraph.storage.files import checksums
 from omnigraph.tasks.progress import Silent, Watcher
 
 Task = Mapping[str, Any]
+TaskFunction = Callable[[Any], Any]
+"""A function of a module, which a worker can import by name: no lambda, method or nested function."""
 STORE_TRIES_MAX = 3
 POLL_S = 0.1
 # The tasks of one job ride in a closure on Spark Connect, which has no RDDs.
@@ -55,18 +57,31 @@ class Runner(Protocol):
         """Whether every task runs on this machine, so that a local folder is one for all of them."""
         ...
 
-    def run(self, work: str, tasks: Sequence[Task], *, stage: str) -> list[Any]:
-        """The results, in the order of the tasks. `stage` is what people read while it runs."""
+    def run(self, function: TaskFunction, tasks: Sequence[Task], *, stage: str) -> list[Any]:
+        """The results of `function`, in the order of the tasks. `stage` is what people read while it runs."""
         ...
+
+
+def task_name(function: TaskFunction) -> str:
+    """The name by which a worker imports the function: `module:function`."""
+    name = function.__qualname__
+    assert name.isidentifier(), f"a worker can't import {function.__module__}.{name}: it is not a function of a module"
+    return f"{function.__module__}:{name}"
+
+
+def task_function(name: str) -> TaskFunction:
+    """The function that `task_name` has named."""
+    module, _, attribute = name.partition(":")
+    function: TaskFunction = getattr(import_module(module), attribute)
+    return function
 
 
 # ---- on a worker -----------------------------------------------------------------------------------------------------
 
 
-def perform(work: str, task: str | bytes) -> bytes:
-    """Run one task where it is: import the work, call it, return its result or its typed error as JSON."""
-    module, _, name = work.partition(":")
-    function: Callable[[Any], Any] = getattr(import_module(module), name)
+def perform(name: str, task: str | bytes) -> bytes:
+    """Run one task in this process: import the function, call it, return its result or its typed error as JSON."""
+    function = task_function(name)
     for turn in range(1, STORE_TRIES_MAX + 1):
         try:
             return orjson.dumps({"ok": function(orjson.loads(task))})
@@ -79,9 +94,9 @@ def perform(work: str, task: str | bytes) -> bytes:
     raise AssertionError("unreachable")
 
 
-def perform_away(work: str, task: str | bytes) -> bytes:
+def perform_away(name: str, task: str | bytes) -> bytes:
     """The same in a process of its own: the checksums of the files that it wrote go along with the result."""
-    done: dict[str, Any] = orjson.loads(perform(work, task))
+    done: dict[str, Any] = orjson.loads(perform(name, task))
     return orjson.dumps({**done, "checksums": checksums.take_noted()})
 
 
@@ -129,13 +144,14 @@ class LocalRunner:
         )
         self._watcher = watcher or Silent()
 
-    def run(self, work: str, tasks: Sequence[Task], *, stage: str) -> list[Any]:
+    def run(self, function: TaskFunction, tasks: Sequence[Task], *, stage: str) -> list[Any]:
         self._watcher.stage(stage, tasks=len(tasks))
         if not tasks:
             return []
         pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="omnigraph-task")
         try:
-            futures = [pool.submit(perform, work, orjson.dumps(task)) for task in tasks]
+            name = task_name(function)
+            futures = [pool.submit(perform, name, orjson.dumps(task)) for task in tasks]
             self._follow(futures)
             return [result_of(self._raw(future, stage)) for future in futures]
         finally:
@@ -188,21 +204,22 @@ class SparkRunner:
     def is_here(self) -> bool:
         return not self._is_connect and str(self._spark.sparkContext.master).startswith("local")
 
-    def run(self, work: str, tasks: Sequence[Task], *, stage: str) -> list[Any]:
+    def run(self, function: TaskFunction, tasks: Sequence[Task], *, stage: str) -> list[Any]:
         self._watcher.stage(stage, tasks=len(tasks))
         if not tasks:
             return []
         texts = [orjson.dumps(task).decode() for task in tasks]
-        raw = self._by_connect(work, texts, stage) if self._is_connect else self._by_rdd(work, texts, stage)
+        name = task_name(function)
+        raw = self._by_connect(name, texts, stage) if self._is_connect else self._by_rdd(name, texts, stage)
         return [result_of(one) for one in raw]
 
-    def _by_rdd(self, work: str, texts: list[str], stage: str) -> list[bytes]:
+    def _by_rdd(self, name: str, texts: list[str], stage: str) -> list[bytes]:
         context = self._spark.sparkContext
         counted = tuple(context.accumulator(0) for _ in range(3))
         group = f"omnigraph-{uuid.uuid4().hex[:12]}"
 
         def one(text: str) -> bytes:
-            done = perform_away(work, text)
+            done = perform_away(name, text)
             for counter, amount in zip(counted, (1, *_amounts(done)), strict=True):
                 counter.add(amount)
             return done
@@ -218,7 +235,7 @@ class SparkRunner:
 
         return _watched(job, look=look, cancel=lambda: context.cancelJobGroup(group), stage=stage)
 
-    def _by_connect(self, work: str, texts: list[str], stage: str) -> list[bytes]:
+    def _by_connect(self, name: str, texts: list[str], stage: str) -> list[bytes]:
         from pyspark.sql import functions
 
         tag = f"omnigraph-{uuid.uuid4().hex[:12]}"
@@ -227,7 +244,7 @@ class SparkRunner:
 
             def job(part: list[str] = part) -> list[bytes]:
                 self._spark.addTag(tag)
-                done = functions.udf(_numbered(work, part), "binary", useArrow=False)("id").alias("done")
+                done = functions.udf(_numbered(name, part), "binary", useArrow=False)("id").alias("done")
                 rows = self._spark.range(0, len(part), 1, len(part)).select("id", done).collect()
                 return [bytes(row["done"]) for row in sorted(rows, key=lambda row: row["id"])]
 
@@ -236,9 +253,9 @@ class SparkRunner:
         return found
 
 
-def _numbered(work: str, texts: list[str]) -> Callable[[int], bytes]:
+def _numbered(name: str, texts: list[str]) -> Callable[[int], bytes]:
     # Without types in its signature: Spark would try to make more of it than a plain function.
-    return lambda number: perform_away(work, texts[number])
+    return lambda number: perform_away(name, texts[number])
 
 
 def _parts(texts: list[str]) -> list[list[str]]:

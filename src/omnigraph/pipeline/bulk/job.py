@@ -9,15 +9,17 @@ from typing import Any
 
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Schema
+from omnigraph.pipeline.bulk.check import check_bucket
+from omnigraph.pipeline.bulk.compare import compare_piece
 from omnigraph.pipeline.bulk.context import stage_context
-from omnigraph.pipeline.bulk.existing import pin_json
+from omnigraph.pipeline.bulk.existing import pin_json, read_existing
 from omnigraph.pipeline.bulk.explain import Places
 from omnigraph.pipeline.bulk.input_splits import Piece
+from omnigraph.pipeline.bulk.read import read_piece
 from omnigraph.tasks.exchange import addressed
 from omnigraph.tasks.runner import Runner
 from omnigraph.tasks.staging import Staging
 
-PACKAGE = "omnigraph.pipeline.bulk"
 ROWS_PER_BUCKET = 1_000_000
 BUCKETS_MAX = 1024
 EXISTING_ROWS_PER_TASK = 1_000_000
@@ -95,7 +97,7 @@ class Job:
 
     def read_inputs(self) -> None:
         tasks = [{"context": self.context, "piece": piece} for piece in self.pieces]
-        self.read = self.runner.run(f"{PACKAGE}.read:read_piece", tasks, stage="reading")
+        self.read = self.runner.run(read_piece, tasks, stage="reading")
 
     @property
     def places(self) -> Places:
@@ -188,7 +190,7 @@ class Job:
             for group in _fragment_groups(view.open(t), self.runner.parallelism):
                 about = {"context": self.context, "type": key, "pin": pin_json(pin), "fragments": group}
                 tasks.append({**about, "wants": sorted(wants), "among": among})
-        for done in self.runner.run(f"{PACKAGE}.existing:read_existing", tasks, stage="looking into the graph"):
+        for done in self.runner.run(read_existing, tasks, stage="looking into the graph"):
             if done["sent"] is not None:
                 self._existing[done["type"]][1].append(done["sent"])
         return [sent for key in wanted for sent in self._existing[key][1]]
@@ -226,7 +228,7 @@ class Job:
             {**about, "inputs": addressed(sent, bucket), "existing": addressed(existing, bucket)}  # type: ignore[arg-type]
             for bucket in range(self.buckets)
         ]
-        return self.runner.run(f"{PACKAGE}.check:check_bucket", tasks, stage="checking")
+        return self.runner.run(check_bucket, tasks, stage="checking")
 
     def compare(self, view: View, state: State) -> None:
         """Drop the matched rows that the graph has exactly so."""
@@ -240,7 +242,7 @@ class Job:
                     types[key] = {"table": about["table"], "pin": pin, "matches": slices}
             if types:
                 tasks.append({"context": self.context, "gone": state.gone, "types": types})
-        for done in self.runner.run(f"{PACKAGE}.compare:compare_piece", tasks, stage="comparing"):
+        for done in self.runner.run(compare_piece, tasks, stage="comparing"):
             state.drop(done["dropped"])
 
 

@@ -17,9 +17,10 @@ from omnigraph.errors import StaleView
 from omnigraph.graph.results import LoadResult
 from omnigraph.language.schema.model import EntityType, NodeType, Schema
 from omnigraph.pipeline.bulk.existing import pin_json
-from omnigraph.pipeline.bulk.job import PACKAGE, Job, State
+from omnigraph.pipeline.bulk.job import Job, State
 from omnigraph.pipeline.bulk.quarantine import write_quarantine
 from omnigraph.pipeline.bulk.resolve_rejects import live_types, settle
+from omnigraph.pipeline.bulk.write import delete_rows, write_rows
 
 UNIT_ROWS = 400_000
 """What one write task takes of one type, so that fragments come out in a good size."""
@@ -164,7 +165,7 @@ def _run_writes(job: Job, state: State, works: Mapping[str, _Work]) -> None:
         packed[-1].append(unit)
         held += unit["rows"]
     tasks = [{"context": job.context, "gone": state.gone, "jobs": jobs} for jobs in packed]
-    for done in job.runner.run(f"{PACKAGE}.write:write_rows", tasks, stage="writing"):
+    for done in job.runner.run(write_rows, tasks, stage="writing"):
         for result in done["jobs"]:
             work = works[result["type"]]
             work.new += result["new"]
@@ -199,6 +200,6 @@ def _run_deletes(job: Job, works: Mapping[str, _Work]) -> None:
         for first in range(0, len(fragments), step):
             about = {"context": job.context, "type": key, "pin": pin_json(work.pin), "addresses": work.addresses}
             tasks.append({**about, "fragments": fragments[first : first + step]})
-    for done in job.runner.run(f"{PACKAGE}.write:delete_rows", tasks, stage="marking replaced rows") if tasks else ():
+    for done in job.runner.run(delete_rows, tasks, stage="marking replaced rows") if tasks else ():
         works[done["type"]].left += done["updated"]
         works[done["type"]].removed += done["removed"]

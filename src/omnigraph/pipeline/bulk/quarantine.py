@@ -12,7 +12,8 @@ from typing import Any
 from omnigraph.commit.operation import View
 from omnigraph.errors import Violation
 from omnigraph.pipeline.bulk.existing import pin_json
-from omnigraph.pipeline.bulk.job import PACKAGE, Job, State
+from omnigraph.pipeline.bulk.job import Job, State
+from omnigraph.pipeline.bulk.rejects import reject_piece
 from omnigraph.pipeline.bulk.violation_codes import FIRST_MAX
 from omnigraph.pipeline.load.quarantine_file import write_aside
 
@@ -67,6 +68,4 @@ def _rejects(job: Job, state: State, view: View, *, first_most: int | None) -> l
     if not tasks:
         return []
     name = job.staging.put_json("about", about)
-    return job.runner.run(
-        f"{PACKAGE}.rejects:reject_piece", [{**task, "about": name} for task in tasks], stage="explaining rejects"
-    )
+    return job.runner.run(reject_piece, [{**task, "about": name} for task in tasks], stage="explaining rejects")

@@ -53,7 +53,7 @@ def unpacked(
                 }
     if not tasks:
         return [list(files) for _, files in groups]
-    results = runner.run(f"{__name__}:unpack_file", list(tasks.values()), stage="unpacking")
+    results = runner.run(unpack_file, list(tasks.values()), stage="unpacking")
     found = dict(zip(tasks, results, strict=True))
     return [[_replaced(staging, file, found.get((kind, file.path))) for file in files] for kind, files in groups]
 

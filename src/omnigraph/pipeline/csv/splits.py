@@ -73,7 +73,7 @@ def cut_files(runner: Runner, inputs: Sequence[tuple[CsvFile, Mapping[str, str]]
         tasks += blocks
     if not tasks:
         return [csv for csv, _ in inputs]
-    results = runner.run(f"{__name__}:scan_block", tasks, stage="finding records")
+    results = runner.run(scan_block, tasks, stage="finding records")
     cuts = {key: _composed(tasks, results, numbers) for key, numbers in owners.items()}
     return [replace(csv, starts=cuts.get(_key(csv, options), csv.starts)) for csv, options in inputs]
 

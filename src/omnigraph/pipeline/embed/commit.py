@@ -168,7 +168,7 @@ class PublishVectors:
             }
             for number in fresh
         ]
-        for found in self.runner.run("omnigraph.pipeline.embed.tasks:embed_chunks", tasks, stage="finding moved rows"):
+        for found in self.runner.run(work.embed_chunks, tasks, stage="finding moved rows"):
             batch.parts += [Part(**p) for p in found["parts"]]
 
     def _work(self, view: View, type_id: str, mine: Sequence[tuple[Batch, Unit]]) -> TableWork:
@@ -196,7 +196,7 @@ class PublishVectors:
             }
             for group in _grouped(missing, {n: sum(p.rows for p in parts) for n, parts in by_fragment.items()})
         ]
-        for found in self.runner.run("omnigraph.pipeline.embed.tasks:write_files", tasks, stage="writing vectors"):
+        for found in self.runner.run(work.write_files, tasks, stage="writing vectors"):
             for body in found["files"]:
                 made = ColumnFile.of(body)
                 batch.files[keys[made.fragment]] = made

@@ -131,7 +131,7 @@ def _survey(state: View, units: Sequence[Unit], runner: Runner, options: EmbedOp
                 more = {"fragments": list(part.fragments), "everything": options.everything, "chunk_rows": chunk_rows}
                 tasks.append({**task, **more})
                 owners.append(number)
-    results = runner.run("omnigraph.pipeline.embed.tasks:survey", tasks, stage="looking for texts")
+    results = runner.run(work.survey, tasks, stage="looking for texts")
     return [_found(unit, [r for o, r in zip(owners, results, strict=True) if o == n]) for n, unit in enumerate(units)]
 
 
@@ -197,7 +197,7 @@ def _ask(
         }
         for number, chunks in cut_up
     ]
-    results = runner.run("omnigraph.pipeline.embed.tasks:embed_chunks", tasks, stage="embedding")
+    results = runner.run(work.embed_chunks, tasks, stage="embedding")
     parts: dict[int, list[Part]] = {}
     for (number, _), result in zip(cut_up, results, strict=True):
         parts.setdefault(number, []).extend(Part(**p) for p in result["parts"])

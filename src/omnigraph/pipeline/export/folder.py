@@ -40,7 +40,7 @@ from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import EntityType
 from omnigraph.language.schema.show import render
 from omnigraph.pipeline.export.stream import chosen_types
-from omnigraph.pipeline.export.tasks import EXTENSIONS, WRITE_PART, PartTask, lance_schema
+from omnigraph.pipeline.export.tasks import EXTENSIONS, PartTask, lance_schema, write_part
 from omnigraph.pipeline.snapshot_lease import under_lease
 from omnigraph.storage.lance.fragment_groups import cut
 from omnigraph.storage.lance.plain_tables import commit_table
@@ -105,7 +105,7 @@ def export_folder(
         _claim(folder, plan)
         try:
             folder.make(plan.scratch, *plan.folders)
-            done = runner.run(WRITE_PART, [task.to_json() for task in plan.tasks], stage=f"writing {format}")
+            done = runner.run(write_part, [task.to_json() for task in plan.tasks], stage=f"writing {format}")
             files = _finish(folder, plan, done)
         except BaseException:
             _give_up(folder, plan)

@@ -37,7 +37,6 @@ from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.objects.folder import Folder
 from omnigraph.write.values import json_value
 
-WRITE_PART = "omnigraph.pipeline.export.tasks:write_part"
 EXTENSIONS = {"jsonl": ".jsonl", "parquet": ".parquet", "csv": ".csv", "lance": ""}
 ROW_GROUP_ROWS, ROW_GROUP_ROWS_BLOBS = 131_072, 1_024
 ROW_GROUP_BYTES = 64 << 20
