@@ -78,7 +78,7 @@ class Index:
         return firsts
 
 
-class Gone:
+class RemovedRows:
     """Rows of the input that do not count any more, by type: refused in some phase, or dropped."""
 
     def __init__(self, staging: Staging, files: Mapping[str, Sequence[str]]) -> None:
