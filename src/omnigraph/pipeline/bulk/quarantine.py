@@ -15,7 +15,7 @@ from omnigraph.pipeline.bulk.existing import pin_json
 from omnigraph.pipeline.bulk.job import Job, State
 from omnigraph.pipeline.bulk.rejects import reject_piece
 from omnigraph.pipeline.bulk.violation_codes import FIRST_MAX
-from omnigraph.pipeline.load.quarantine_file import write_aside
+from omnigraph.pipeline.load.quarantine_file import write_quarantine_file
 
 
 def write_quarantine(job: Job, state: State, view: View, path: str | None) -> Counter[str]:
@@ -24,7 +24,7 @@ def write_quarantine(job: Job, state: State, view: View, path: str | None) -> Co
     by_rule = _by_rule(results)
     if by_rule and path is not None:
         parts = [result["table"] for result in results if result["table"] is not None]
-        write_aside(path, (job.staging.get_table(part) for part in parts))
+        write_quarantine_file(path, (job.staging.get_table(part) for part in parts))
     return by_rule
 
 
