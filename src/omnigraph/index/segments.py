@@ -13,9 +13,9 @@
 When may a segment be kept beside new ones? It has entries of every row that it was built over. With row ids that
 survive an update, a row that has moved to another fragment is live there, and full-text, bitmap and list indices would
 still return it for its old value: Lance masks deleted rows per index, but not moved rows per segment. So for these
-kinds a segment is kept only if no row of its fragments is live in another fragment. BTREE and IVF check their results; but
-a vector that was exchanged in place, in a fragment that has left the segment since, causes the same error for IVF. If
-addresses are row ids, a moved row has a new one, and only that last case remains.
+kinds a segment is kept only if no row of its fragments is live in another fragment. BTREE and IVF check their results;
+but a vector that was exchanged in place, in a fragment that has left the segment since, causes the same error for IVF.
+If addresses are row ids, a moved row has a new one, and only that last case remains.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def plan_index(
         remove=(*broken, *merged),
         known=tuple(sorted(s.uuid for s in built.segments)),
         rows=_rows(todo, layout),
-        options={"made_with": made} if (made := made_with(built.kind, built.details)) else {},
+        options={"made_with": index_options} if (index_options := made_with(built.kind, built.details)) else {},
     )
 
 

@@ -30,17 +30,17 @@ def compare_piece(task: Mapping[str, Any]) -> dict[str, Any]:
     context = context_of(task)
     removed = RemovedRows(context.staging, task["gone"])
     dropped: dict[str, list[Any]] = {}
-    done = 0
+    compared_rows = 0
     for key, about in task["types"].items():
         t = context.type(key)
         matches = matches_of(context, about["matches"])
         matches = matches[removed.live(key, matches[:, 0])]
         same = _same(context, t, about, matches)
-        done += len(matches)
+        compared_rows += len(matches)
         if len(same):
             phases = np.full(len(same), DROPPED, dtype=np.uint64)
             dropped[key] = [context.staging.put_array("dropped", np.column_stack([same, phases])), len(same)]
-    return {"dropped": dropped, "rows_done": done, "bytes_done": 0}
+    return {"dropped": dropped, "rows_done": compared_rows, "bytes_done": 0}
 
 
 def matches_of(context: Context, parts: Sequence[Sequence[Any]]) -> np.ndarray:

@@ -36,7 +36,7 @@ def read_existing(task: Mapping[str, Any]) -> dict[str, Any]:
     columns = _columns(t, wants)
     among = None if task.get("among") is None else _among(context.staging, task["among"])
     sender = Sender(context.buckets, width=4)
-    done = 0
+    scanned_rows = 0
     with reading(table, t):
         scanner = table.scanner(
             columns=columns,
@@ -46,9 +46,9 @@ def read_existing(task: Mapping[str, Any]) -> dict[str, Any]:
             batch_size=BATCH_ROWS,
         )
         for batch in scanner.to_batches():
-            done += batch.num_rows
+            scanned_rows += batch.num_rows
             _send(t, pa.table(batch), wants, among, sender)
-    return {"type": t.key, "sent": sender.send(context.staging, "ex"), "rows_done": done, "bytes_done": 0}
+    return {"type": t.key, "sent": sender.send(context.staging, "ex"), "rows_done": scanned_rows, "bytes_done": 0}
 
 
 def pin_json(pin: Pin) -> list[Any]:

@@ -56,9 +56,9 @@ def reject_piece(task: Mapping[str, Any]) -> dict[str, Any]:
     refused = refused[: about["first_most"]]
     explainer = Explainer(context, places, about["tables"], about["pins"])
     violations = [_violation(row, explainer, places, task["piece"]) for row in refused]
-    done = {"by_rule": by_rule, "rows_done": sum(by_rule.values()), "bytes_done": 0, "table": None, "first": []}
+    result = {"by_rule": by_rule, "rows_done": sum(by_rule.values()), "bytes_done": 0, "table": None, "first": []}
     if about["first_most"] is not None:
-        return {**done, "first": [v.to_json() for v in violations]}
+        return {**result, "first": [v.to_json() for v in violations]}
     records = _records(context, about["pieces"][task["piece"]], [row.line for row in refused if row.record is None])
     lines = [
         {
@@ -71,9 +71,9 @@ def reject_piece(task: Mapping[str, Any]) -> dict[str, Any]:
         for row, v in zip(refused, violations, strict=True)
     ]
     return (
-        {**done, "table": context.staging.put_table("quarantine", pa.Table.from_pylist(lines, SHAPE))}
+        {**result, "table": context.staging.put_table("quarantine", pa.Table.from_pylist(lines, SHAPE))}
         if lines
-        else done
+        else result
     )
 
 

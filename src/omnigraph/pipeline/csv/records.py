@@ -145,12 +145,12 @@ def _line_ends(data: np.ndarray, *, has_cr: bool) -> np.ndarray:
 
 def _escaped(data: np.ndarray, escape: str | None) -> np.ndarray:
     """The bytes after every second escape of a run, counted from its first."""
-    at = np.empty(0, np.int64) if escape is None else np.flatnonzero(data == ord(escape))
-    if not len(at):
-        return at
-    begins = np.concatenate([[True], np.diff(at) != 1])
-    first = at[begins][np.cumsum(begins) - 1]
-    return np.asarray(at[(at - first) % 2 == 0] + 1)
+    escapes = np.empty(0, np.int64) if escape is None else np.flatnonzero(data == ord(escape))
+    if not len(escapes):
+        return escapes
+    begins = np.concatenate([[True], np.diff(escapes) != 1])
+    first = escapes[begins][np.cumsum(begins) - 1]
+    return np.asarray(escapes[(escapes - first) % 2 == 0] + 1)
 
 
 def _without(positions: np.ndarray, excluded: np.ndarray) -> np.ndarray:
