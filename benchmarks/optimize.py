@@ -196,7 +196,7 @@ def spark(folder: str, *, rows: int) -> Result:
     graph.close()
     bare = bare_seconds(table)
     warm = og.open(f"{folder}/g", engine="spark", master="local[2]")
-    warm.engines.runner(work_bytes=None).run("time:sleep", [0.1] * 4, stage="warming up")
+    warm.engines.runner(work_bytes=None).run(time.sleep, [0.1] * 4, stage="warming up")
     began = time.perf_counter()
     result = warm.optimize()
     ours = time.perf_counter() - began

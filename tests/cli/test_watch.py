@@ -148,9 +148,7 @@ def test_an_engine_that_runs_several_jobs_is_named_once() -> None:
 def test_a_real_runner_tells_its_rows_and_bytes() -> None:
     stream = io.StringIO()
     with watching(quiet=False, stream=stream) as watcher:
-        LocalRunner(parallelism=2, watcher=watcher).run(
-            "tests.cli.test_watch:work", [{"n": 3}, {"n": 4}], stage="testing"
-        )
+        LocalRunner(parallelism=2, watcher=watcher).run(work, [{"n": 3}, {"n": 4}], stage="testing")
     assert re.fullmatch(r"testing: 2 tasks, 7 rows, 70 B, \d\.\d s\n", stream.getvalue())
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli.files import written
-from omnigraph.pipeline.load.quarantine_file import SHAPE, write_aside
+from omnigraph.pipeline.load.quarantine_file import SHAPE, write_quarantine_file
 from omnigraph.storage.objects.atomic_file import placed
 
 LIFE = """
@@ -134,5 +134,5 @@ def test_rejected_rows_are_for_their_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl.rejected.jsonl"
     path.write_text("old")
     path.chmod(0o644)
-    write_aside(str(path), [SHAPE.empty_table()])
+    write_quarantine_file(str(path), [SHAPE.empty_table()])
     assert mode_of(path) == 0o600

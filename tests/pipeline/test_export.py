@@ -21,7 +21,7 @@ from omnigraph.pipeline.export.stream import Format
 from omnigraph.pipeline.export.tasks import write_part
 from omnigraph.storage.layout import locate
 from omnigraph.tasks.engine import Engines
-from omnigraph.tasks.runner import LocalRunner
+from omnigraph.tasks.runner import LocalRunner, TaskFunction
 from tests.commit import plant
 from tests.pipeline.conftest import SCHEMA
 
@@ -295,9 +295,9 @@ def test_a_lance_table_does_not_keep_the_files_of_a_second_attempt(
     graph: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Twice(LocalRunner):
-        def run(self, work: str, tasks: Any, *, stage: str) -> list[Any]:
-            super().run(work, tasks, stage=stage)
-            return super().run(work, tasks, stage=stage)
+        def run(self, function: TaskFunction, tasks: Any, *, stage: str) -> list[Any]:
+            super().run(function, tasks, stage=stage)
+            return super().run(function, tasks, stage=stage)
 
     worn(graph)
     monkeypatch.setattr("omnigraph.tasks.engine.LocalRunner", Twice)
@@ -415,11 +415,11 @@ def test_an_export_that_lost_its_folder_to_another_one_does_not_finish(graph: og
 def test_wrong_calls_are_told_before_anything_is_written(graph: og.Graph, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     for to, options, match in (
-        (tmp_path / "out", {"format": "xml"}, "the format is one of"),
+        (tmp_path / "out", {"file_format": "xml"}, "the format is one of"),
         (tmp_path / "out.jsonl", {}, "names a file"),
         (f"{graph.uri}/nodes/out", {}, "lies in the graph"),
         (tmp_path / "out", {"engine": "flink"}, "the engine is one of"),
-        (bytearray().extend, {"format": "csv"}, "written into a folder"),
+        (bytearray().extend, {"file_format": "csv"}, "written into a folder"),
         (bytearray().extend, {"engine": "spark"}, "from this process"),
     ):
         with pytest.raises(errors.UsageError, match=match):

@@ -15,9 +15,12 @@ from omnigraph.tasks.session import SparkSettings, spark_session
 
 
 def main(graph: str) -> None:
+    sys.path.append("driver")  # of this process only: executors get the module as they get the package
+    from shipped import whereabouts
+
     settings = json.loads(os.environ["SETTINGS"])
     spark = spark_session(SparkSettings(master=settings.get("master"), conf=settings.get("conf", {})))
-    found = SparkRunner(spark).run("shipped:whereabouts", [{"value": n} for n in range(3)], stage="looking")
+    found = SparkRunner(spark).run(whereabouts, [{"value": n} for n in range(3)], stage="looking")
     shown = {"tasks": found, "session": type(spark).__module__}
     if settings.get("source"):
         og.register(spark)

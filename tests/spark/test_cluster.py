@@ -30,9 +30,6 @@ import sys
 
 import omnigraph
 
-pytestmark = pytest.mark.slow
-
-
 def whereabouts(task):
     return {"value": task["value"] * 2, "omnigraph": omnigraph.__file__, "pid": os.getpid(), "argv": sys.executable}
 """
@@ -76,6 +73,8 @@ def zipped(tmp_path: Path) -> Path:
 def run(graph: og.Graph, tmp_path: Path, settings: dict[str, Any], **environment: str) -> dict[str, Any]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "OMNIGRAPH_"))}
     (tmp_path / "work").mkdir(exist_ok=True)
+    (tmp_path / "driver").mkdir(exist_ok=True)
+    (tmp_path / "driver" / "shipped.py").write_text(SHIPPED)
     given = {
         **kept,
         "SETTINGS": json.dumps(settings),

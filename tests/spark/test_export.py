@@ -17,7 +17,7 @@ from tests.pipeline.conftest import SCHEMA
 from tests.pipeline.test_export import FORMATS, exported, rows_of, tree, worn
 from tests.spark.test_runner import Counting
 
-WRITE_PART = "omnigraph.pipeline.export.folder.WRITE_PART"
+WRITE_PART = "omnigraph.pipeline.export.folder.write_part"
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_worker_that_dies_after_writing_its_file_costs_nothing_but_a_retry(
     spark: Any, graph: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: Format
 ) -> None:
     """Its first attempt has put the file in place, or for lance left one that no table names."""
-    monkeypatch.setattr(WRITE_PART, "tests.spark.test_export:write_then_die_once")
+    monkeypatch.setattr(WRITE_PART, write_then_die_once)
     out = tmp_path / "out"
     og.open(graph.uri, spark=spark).export(out, file_format=format)
     assert (tmp_path / "died").exists()
@@ -104,7 +104,7 @@ def test_ctrl_c_stops_the_job_and_leaves_an_unfinished_export_that_the_next_one_
     assert main is not None
     timer = threading.Timer(1.5, lambda: signal.pthread_kill(main, signal.SIGINT))
     with monkeypatch.context() as patch:
-        patch.setattr(WRITE_PART, "tests.spark.test_export:write_then_sleep")
+        patch.setattr(WRITE_PART, write_then_sleep)
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             og.open(graph.uri, spark=spark).export(out, file_format="csv")

@@ -19,6 +19,7 @@ from omnigraph.maintenance.optimize import OptimizeResult, prepare
 from omnigraph.storage.lance.indices import built_indices
 from tests.contention import keepers
 from tests.maintenance.optimize.answers import disagreements
+from tests.spark import dying_optimize
 from tests.spark.test_runner import Counting
 
 ROWS = 420
@@ -80,7 +81,8 @@ def test_workers_that_die_in_every_stage_cost_nothing_but_files(
     spark: Any, worn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = Path(shutil.copytree(worn, tmp_path / "graph"))
-    monkeypatch.setattr(prepare, "WORK", "tests.spark.dying_optimize")
+    for name in ("rewrite_fragments", "train_centroids", "build_segment"):
+        monkeypatch.setattr(prepare.work, name, getattr(dying_optimize, name))
     graph = og.open(path, spark=spark)
     before = og.open(path).nodes("Doc").sort_by("id")
     result = graph.optimize(target_rows_per_fragment=200)

@@ -12,9 +12,8 @@ import pytest
 
 from omnigraph.errors import KeyConflict, TaskFailed, UsageError
 from omnigraph.tasks.engine import Engines
-from omnigraph.tasks.runner import LocalRunner, Runner, SparkRunner
-
-WORK = "tests.spark.work"
+from omnigraph.tasks.runner import LocalRunner, Runner, SparkRunner, task_function, task_name
+from tests.spark import work
 
 
 class Counting:
@@ -46,34 +45,45 @@ def runner(request: pytest.FixtureRequest) -> tuple[Runner, Counting]:
 def test_results_come_in_the_order_of_the_tasks_and_progress_counts_them(runner: tuple[Runner, Counting]) -> None:
     run, watcher = runner
     tasks = [{"value": n} for n in range(20)]
-    found = run.run(f"{WORK}:double", tasks, stage="doubling")
+    found = run.run(work.double, tasks, stage="doubling")
     assert [f["value"] for f in found] == [2 * n for n in range(20)]
     assert watcher.stages == [("doubling", 20)]
     assert watcher.last == (20, 20, 200)
 
 
 def test_no_tasks_are_no_job(runner: tuple[Runner, Counting]) -> None:
-    assert runner[0].run(f"{WORK}:double", [], stage="nothing") == []
+    assert runner[0].run(work.double, [], stage="nothing") == []
+
+
+def test_a_task_function_has_a_name_by_which_workers_import_it() -> None:
+    assert task_name(work.double) == "tests.spark.work:double"
+    assert task_function("tests.spark.work:double") is work.double
+
+
+@pytest.mark.parametrize("function", [lambda task: task, Counting().stage], ids=["lambda", "method"])
+def test_what_a_worker_can_not_import_is_refused_by_the_driver(function: Any, runner: tuple[Runner, Counting]) -> None:
+    with pytest.raises(AssertionError, match="can't import"):
+        runner[0].run(function, [{}], stage="nothing")
 
 
 def test_a_typed_error_of_a_task_is_raised_as_it_was(runner: tuple[Runner, Counting]) -> None:
     with pytest.raises(KeyConflict) as caught:
-        runner[0].run(f"{WORK}:conflict", [{"value": n} for n in (0, 2, 3)], stage="checking")
+        runner[0].run(work.conflict, [{"value": n} for n in (0, 2, 3)], stage="checking")
     assert caught.value.fields == {"table_key": "node:Person", "entity_id": "2", "count": 1}
 
 
 def test_any_other_failure_names_the_stage_and_the_reason(runner: tuple[Runner, Counting]) -> None:
     with pytest.raises(TaskFailed, match="ZeroDivisionError: division by zero") as caught:
-        runner[0].run(f"{WORK}:divide", [{"value": 0}], stage="dividing")
+        runner[0].run(work.divide, [{"value": 0}], stage="dividing")
     assert caught.value.fields["stage"] == "dividing"
 
 
 def test_a_failing_store_is_tried_again(runner: tuple[Runner, Counting], tmp_path: Path) -> None:
-    assert runner[0].run(f"{WORK}:flaky", [{"path": str(tmp_path / "turns")}], stage="reading") == [2]
+    assert runner[0].run(work.flaky, [{"path": str(tmp_path / "turns")}], stage="reading") == [2]
 
 
 def test_a_killed_worker_costs_a_retry(spark: Any, tmp_path: Path) -> None:
-    found = SparkRunner(spark).run(f"{WORK}:die_once", [{"path": str(tmp_path / "mark")}], stage="dying")
+    found = SparkRunner(spark).run(work.die_once, [{"path": str(tmp_path / "mark")}], stage="dying")
     assert found == [7]
 
 
@@ -85,7 +95,7 @@ def test_ctrl_c_cancels_the_job(runner: tuple[Runner, Counting]) -> None:
     timer.start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        runner[0].run(f"{WORK}:sleep", [{"seconds": seconds}] * 8, stage="sleeping")
+        runner[0].run(work.sleep, [{"seconds": seconds}] * 8, stage="sleeping")
     assert time.monotonic() - started < 15
 
 

@@ -18,8 +18,9 @@ from tests.spark.conftest import SECRET
 RUN = """
 from omnigraph.tasks.runner import SparkRunner
 from omnigraph.tasks.session import SparkSettings, spark_session
+from tests.spark.work import double
 spark = spark_session(SparkSettings(master="local[1]"))
-print(SparkRunner(spark).run("tests.spark.work:double", [{"value": 21}], stage="x")[0]["value"])
+print(SparkRunner(spark).run(double, [{"value": 21}], stage="x")[0]["value"])
 print(spark.sparkContext._jvm.System.getProperty("java.home"))
 """
 

@@ -16,9 +16,9 @@ from tests.maintenance.verify import damage
 from tests.spark.test_runner import Counting
 
 STAGES = {
-    "digests": ("omnigraph.maintenance.verify.rows.DIGEST_ROWS", "digest_then_die_once"),
-    "buckets": ("omnigraph.maintenance.verify.rows.CHECK_BUCKET", "check_then_die_once"),
-    "indices": ("omnigraph.maintenance.verify.run.CHECK_INDEX", "ask_then_die_once"),
+    "digests": ("omnigraph.maintenance.verify.rows.digest_rows", "digest_then_die_once"),
+    "buckets": ("omnigraph.maintenance.verify.rows.check_bucket", "check_then_die_once"),
+    "indices": ("omnigraph.maintenance.verify.run.check_index", "ask_then_die_once"),
 }
 
 
@@ -65,7 +65,7 @@ def test_a_worker_that_dies_in_the_middle_costs_nothing_but_a_retry(
 ) -> None:
     expected = graph.verify(seed=1)
     place, name = STAGES[stage]
-    monkeypatch.setattr(place, f"tests.spark.test_verify:{name}")
+    monkeypatch.setattr(place, globals()[name])
     found = og.open(graph.uri, spark=spark).verify(seed=1)
     assert (tmp_path / "died").exists()
     assert found.findings == expected.findings

@@ -1,1 +1,1 @@
-"""Indices: which a schema declares, what they cover, how their segments are built, how row addresses move."""
+"""Indices: those that a schema declares, their coverage, how segments are built, how row addresses change."""

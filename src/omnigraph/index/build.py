@@ -1,7 +1,7 @@
-"""Building index segments: over some fragments of one exact version, committed by nobody yet.
+"""Build index segments over some fragments of one exact version, without committing them.
 
-Vector segments share the centroids of their index, which are trained once on a sample, so that segments built on
-different workers and days belong to one index. Building twice leaves files that nobody refers to.
+Vector segments share the centroids of their index, which are trained once on a sample, so that segments built by
+different workers at different times belong to one index. Building a segment twice leaves orphan files.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 METRIC = "cosine"
 VECTORS_MIN = 256
-"""With fewer vectors a search looks at all of them as quickly; the index is pending."""
+"""With fewer vectors a full scan is as fast; the index is pending."""
 FLAT_MAX = 1_000_000
-"""Up to so many vectors are kept as they are (IVF_FLAT); more are kept in eight bits per dimension (IVF_SQ)."""
+"""Up to so many vectors are stored unchanged (IVF_FLAT); more are stored in eight bits per dimension (IVF_SQ)."""
 LANCE_OWN = "flat"
-"""Lance's own column in an IVF_FLAT index: building one over a column of this name panics."""
+"""The name of Lance's own column in an IVF_FLAT index: building one over a column of this name panics."""
 PARTITION_ROWS = 4096
 RETRAIN_GROWTH = 4
-"""A vector index is trained again once there are so many times more rows than its partitions were made for."""
+"""A vector index is trained again when it needs so many times more partitions than it has."""
 SAMPLES_PER_PARTITION = 256
 
 
@@ -47,7 +47,7 @@ def trained_partitions(table: LanceDataset, name: str) -> int:
 
 
 def shares_centroids(kind: str) -> bool:
-    """Whether segments of this kind are built on given centroids; others train by themselves, also what compresses."""
+    """Whether segments of this kind are built with shared centroids; other kinds train their own."""
     return kind in ("IVF_FLAT", "IVF_SQ")
 
 
@@ -56,27 +56,27 @@ def outgrown(trained: int, rows: int) -> bool:
 
 
 def made_with(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that an existing index was made with: what is built for it has to be of its kind, or one index would
-    answer by two measures, or not at all. Nothing for kinds that have no options.
+    """The options of an existing index. New segments need the same ones, or one index would use two metrics, or fail.
+    Empty for kinds without options.
     """
     if kind == "INVERTED":
         return {name: value for name, value in details.items() if value is not None}
     if "metric_type" not in details:
         return {}
-    found: dict[str, Any] = {"metric": str(details["metric_type"]).lower()}
+    options: dict[str, Any] = {"metric": str(details["metric_type"]).lower()}
     quantised, graph = details.get("compression") or {}, details.get("hnsw") or {}
     if quantised.get("type") == "pq":
-        found |= {"num_sub_vectors": quantised["num_sub_vectors"], "num_bits": quantised["num_bits"]}
+        options |= {"num_sub_vectors": quantised["num_sub_vectors"], "num_bits": quantised["num_bits"]}
     if graph:
-        found |= {"m": graph["max_connections"], "ef_construction": graph["construction_ef"]}
-    return found
+        options |= {"m": graph["max_connections"], "ef_construction": graph["construction_ef"]}
+    return options
 
 
 def train(table: LanceDataset, column: str, *, vectors: int, metric: str = METRIC) -> np.ndarray:
     """Centroids for a vector index, from a sample of the column.
 
-    Lance samples rows and leaves those out that have no direction: where they are many, too few may be left. Then the
-    sample is made of vectors that have one.
+    Lance samples rows and skips those whose vector has no direction (null, zero or not finite). If too few are left,
+    the sample is taken from vectors with a direction only.
     """
     from lance.indices import IndicesBuilder
 
@@ -89,44 +89,44 @@ def train(table: LanceDataset, column: str, *, vectors: int, metric: str = METRI
         except RuntimeError as error:
             if "KMeans cannot train" not in str(error):
                 raise
-            return _trained_on_directed(table, column, most=count, metric=metric)
+            return _trained_on_directed(table, column, partitions_max=count, metric=metric)
     return _matrix(model.centroids)
 
 
-def _trained_on_directed(table: LanceDataset, column: str, *, most: int, metric: str) -> np.ndarray:
+def _trained_on_directed(table: LanceDataset, column: str, *, partitions_max: int, metric: str) -> np.ndarray:
     from lance.util import KMeans
 
-    found = [*_directed(table, column, most=most * SAMPLES_PER_PARTITION)]
-    if not found:
+    batches = [*_directed(table, column, count_max=partitions_max * SAMPLES_PER_PARTITION)]
+    if not batches:
         raise ValueError("none of its vectors has a direction")
-    sample = np.concatenate(found)
-    if metric == "cosine":  # which is by distance, of vectors of length one
+    sample = np.concatenate(batches)
+    if metric == "cosine":  # equivalent to Euclidean distance of unit vectors
         sample /= np.linalg.norm(sample.astype(np.float64), axis=1, keepdims=True).astype(np.float32)
-    model = KMeans(max(1, min(most, len(sample) // SAMPLES_PER_PARTITION)))
+    model = KMeans(max(1, min(partitions_max, len(sample) // SAMPLES_PER_PARTITION)))
     model.fit(sample)
     return _matrix(model.centroids.storage)
 
 
 def directed_vectors(table: LanceDataset, column: str, *, most: int) -> int:
-    """How many vectors have a direction, by which they can be compared: they are neither null nor zero, and their
-    numbers are finite. Counts no further than `most`.
+    """How many vectors have a direction: they are neither null nor zero, and their numbers are finite. Stops counting
+    at `most`.
     """
     with lance_api.reading(f"looking at vectors of {table.uri}"):
-        return sum(len(batch) for batch in _directed(table, column, most=most))
+        return sum(len(batch) for batch in _directed(table, column, count_max=most))
 
 
-def _directed(table: LanceDataset, column: str, *, most: int) -> Iterator[np.ndarray]:
-    """Vectors that have a direction, the first of the table, as rows of 32-bit numbers."""
-    left = most
+def _directed(table: LanceDataset, column: str, *, count_max: int) -> Iterator[np.ndarray]:
+    """The first vectors of the table that have a direction, as rows of 32-bit floats."""
+    remaining = count_max
     for batch in table.scanner(columns=[column], filter=f"{name_of(column)} IS NOT NULL").to_batches():
         vectors = _matrix(batch.column(0)) if batch.num_rows else np.empty((0, 1), dtype=np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             length = np.linalg.norm(vectors.astype(np.float64), axis=1)
-        found = vectors[np.isfinite(length) & (length > 0)][:left]
-        left -= len(found)
-        if len(found):
-            yield found
-        if not left:
+        directed = vectors[np.isfinite(length) & (length > 0)][:remaining]
+        remaining -= len(directed)
+        if len(directed):
+            yield directed
+        if not remaining:
             return
 
 
@@ -154,12 +154,12 @@ def build_segment(
     partitions: int | None = None,
     made_with: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One segment over these fragments, as a JSON value: its files are written, checked and durable.
+    """One segment over these fragments, as a JSON value: its files are written, checked and synced.
 
-    `made_with` are options of the index that it belongs to, where that exists.
+    `made_with` are the options of its index, if that exists.
     """
     with lance_api.reading(f"building {name} of {pin.path}"):
-        made = table.create_index_uncommitted(
+        segment = table.create_index_uncommitted(
             column,
             kind,
             name=name,
@@ -169,8 +169,8 @@ def build_segment(
         )
         if kind == "INVERTED":
             # Without this step the segment commits, and every text query fails.
-            made = table.merge_existing_index_segments([made])
-    body = new_segment_json(made)
+            segment = table.merge_existing_index_segments([segment])
+    body = new_segment_json(segment)
     if set(body["fragments"]) != set(fragments):
         raise ValueError(f"{kind} could not be trained on so few rows")
     secure_segment(location, pin, body)

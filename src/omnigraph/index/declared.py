@@ -24,9 +24,9 @@ Kind = Literal["BTREE", "BITMAP", "INVERTED", "LABEL_LIST", "IVF"]
 
 @dataclass(frozen=True)
 class DeclaredIndex:
-    """`property` is what the schema names; `column` is where it is stored, today the same word.
+    """`property` is the name in the schema; `column` that of the stored column, currently the same.
 
-    `name` is what a new index is called. One that exists is known by its column and kind: a rename keeps its name.
+    `name` is that of a new index. An existing index is identified by its column and kind: a rename keeps its name.
     """
 
     property: str
@@ -38,12 +38,12 @@ class DeclaredIndex:
 def declared(t: EntityType) -> list[DeclaredIndex]:
     """Every index of the type, physical columns first, then properties in the order of the schema."""
     physical = ("id",) if t.kind == "node" else ("id", "src", "dst")
-    found = [_index(column, "BTREE") for column in physical]
+    indices = [_index(column, "BTREE") for column in physical]
     named = {name for c in t.constraints if c.kind in ("key", "index") for name in c.properties}
     for p in t.properties:
         if p.name in named:
-            found += [_index(p.name, kind) for kind in kinds_of(p.type)]
-    return found
+            indices += [_index(p.name, kind) for kind in kinds_of(p.type)]
+    return indices
 
 
 def _index(column: str, kind: Kind) -> DeclaredIndex:

@@ -1,24 +1,24 @@
-"""Where rows went: row addresses of one version of a table, translated to a later one.
+"""Translate row addresses of one version of a table to a later one.
 
 An address is `fragment id << 32 | offset`. A compaction writes the live rows of old fragments, in their order, into new
-ones, so addresses change; whoever keeps them, as an index does until it is remapped, has to follow. Per version that
-moved or removed something:
+ones, so addresses change; stored addresses, as those of an index until it is remapped, have to be translated. Recorded
+per version that moved or removed rows:
 
 * groups    the rewritten fragments, each with its rows and the offsets deleted by then, and the new ones with their
             rows. That is enough to compute any row's new address; no map of single rows is kept
-* removed   fragments that vanished as a whole, because every row in them was deleted. They enter no compaction, so no
-            group names them, and their rows can't be enumerated any more: the fragment's id stands for all of them
+* removed   fragments that were removed because every row in them was deleted. They enter no compaction, so no group
+            names them, and their rows can't be enumerated any more: only the fragment's id is recorded
 
 Translating an address:
 
-1. chain   through the groups of each version in order; an offset that had been deleted before its rewrite ends as None
+1. chain   through the groups of each version in order; an offset that had been deleted before its rewrite gives None
 2. check   the last fragment against all removed ones: an address there is None. Not before 1: a row may have been
            rewritten from one fragment into another that was removed later
 
-Keeps: a row that lives always translates, to the address where it is. Fragment ids are never used twice (not by Lance,
-not after an overwrite or a restore either), and nothing rewrites a removed fragment, so 2 never hits a living row. A
-row that was deleted alone translates to its place in a living fragment, whose deletion file tells it; `live_rows` asks.
-A Restore takes back what came after the version that it restores.
+Invariant: a live row always translates, to its current address. Fragment ids are never used twice (not by Lance, not
+after an overwrite or a restore either), and nothing rewrites a removed fragment, so 2 never rejects a live row. A row
+that was deleted alone translates to its address in a live fragment, whose deletion file has it; `live_rows` checks
+that. A Restore cancels the versions after the one that it restores.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Runs = tuple[tuple[int, int], ...]
 
 
 class HistoryBroken(StorageError):
-    """The history of a table does not say where its rows went."""
+    """The history of a table is not sufficient to translate its row addresses."""
 
 
 @dataclass(frozen=True)
 class OldFragment:
-    """A fragment as it was rewritten: its physical rows, and the offsets that had been deleted."""
+    """A fragment before its rewrite: its physical rows, and the offsets that had been deleted."""
 
     fragment: int
     rows: int
@@ -82,32 +82,34 @@ class Group:
 
 @dataclass(frozen=True)
 class ReuseVersion:
-    """What one version of the table did to addresses."""
+    """The changes of addresses by one version of the table."""
 
     version: int
     groups: tuple[Group, ...] = ()
     removed: tuple[int, ...] = ()
 
     def follow(self, addresses: np.ndarray, alive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Addresses before this version as addresses after it. Removed fragments are not looked at here."""
+        """Addresses before this version as addresses after it. Removed fragments are not considered here."""
         if not self.groups or len(addresses) == 0:
             return addresses, alive
         old = self._old
-        place = np.minimum(np.searchsorted(old.fragments, addresses >> _SHIFT), len(old.fragments) - 1)
-        hits = np.flatnonzero(alive & (old.fragments[place] == addresses >> _SHIFT))
-        moved, place = addresses[hits], place[hits]
+        old_positions = np.minimum(np.searchsorted(old.fragments, addresses >> _SHIFT), len(old.fragments) - 1)
+        hits = np.flatnonzero(alive & (old.fragments[old_positions] == addresses >> _SHIFT))
+        moved, old_positions = addresses[hits], old_positions[hits]
         offsets = moved & _OFFSET
         below = np.searchsorted(old.dead, moved)
         dead = (below < len(old.dead)) & (np.append(old.dead, _U(0))[below] == moved)
-        dead |= offsets >= old.rows[place]
-        positions = old.starts[place] + offsets - (below - old.dead_starts[place]).astype(np.uint64)
+        dead |= offsets >= old.rows[old_positions]
+        positions = old.starts[old_positions] + offsets - (below - old.dead_starts[old_positions]).astype(np.uint64)
         positions[dead] = 0
-        to = np.minimum(np.searchsorted(old.new_ends, positions, side="right"), max(len(old.new_ends) - 1, 0))
+        new_positions = np.minimum(
+            np.searchsorted(old.new_ends, positions, side="right"), max(len(old.new_ends) - 1, 0)
+        )
         addresses, alive = addresses.copy(), alive.copy()
         alive[hits[dead]] = False
         kept = ~dead
         if kept.any():
-            target = to[kept]
+            target = new_positions[kept]
             begin = old.new_ends[target] - old.new_rows[target]
             addresses[hits[kept]] = (old.new_fragments[target] << _SHIFT) | (positions[kept] - begin)
         return addresses, alive
@@ -140,7 +142,7 @@ class ReuseVersion:
 
 @dataclass(frozen=True)
 class _Lookup:
-    """The groups of one version as arrays, old fragments sorted by id. Rows that move have one running position."""
+    """The groups of one version as arrays, old fragments sorted by id. Moved rows are numbered through all groups."""
 
     fragments: np.ndarray
     rows: np.ndarray
@@ -175,7 +177,7 @@ class _Lookup:
 
 @dataclass(frozen=True)
 class Translated:
-    """`addresses[i]` counts where `alive[i]`; elsewhere the row is gone."""
+    """`addresses[i]` is valid where `alive[i]`; elsewhere the row no longer exists."""
 
     addresses: np.ndarray
     alive: np.ndarray
@@ -186,17 +188,17 @@ class Translated:
 
 @dataclass(frozen=True)
 class Reuse:
-    """Versions of a table, oldest first, between the one where addresses were taken and the one where they are used."""
+    """Versions of a table, oldest first, between the version of the addresses and the one to translate them to."""
 
     versions: tuple[ReuseVersion, ...] = ()
 
     def translate(self, addresses: np.ndarray) -> Translated:
-        """Where the rows at these addresses are now; `addresses` are uint64."""
-        found = np.asarray(addresses, dtype=np.uint64)
-        alive = np.ones(len(found), dtype=bool)
+        """The current addresses of the rows at these addresses; `addresses` are uint64."""
+        current = np.asarray(addresses, dtype=np.uint64)
+        alive = np.ones(len(current), dtype=bool)
         for version in self.versions:
-            found, alive = version.follow(found, alive)
-        return Translated(found, alive & ~np.isin(found >> _SHIFT, self._removed))
+            current, alive = version.follow(current, alive)
+        return Translated(current, alive & ~np.isin(current >> _SHIFT, self._removed))
 
     def translate_one(self, address: int) -> int | None:
         return self.translate(np.array([address], dtype=np.uint64)).to_list()[0]
@@ -209,7 +211,7 @@ class Reuse:
         return Reuse((*self.versions, *later.versions))
 
     def since(self, version: int) -> Reuse:
-        """What is left for addresses that were taken at `version`, as an index's are that has caught up to there."""
+        """The rest of the versions for addresses of `version`, as those of an index that was remapped up to there."""
         return Reuse(tuple(v for v in self.versions if v.version > version))
 
     def to_json(self) -> dict[str, Any]:
@@ -221,37 +223,37 @@ class Reuse:
 
 
 def reuse_between(table: LanceDataset, first: int) -> Reuse:
-    """From version `first` of the table to the one that `table` is at, by its transactions and the fragments between.
+    """From version `first` of the table to the version of `table`, by its transactions and the fragments between.
 
-    VersionReclaimed if a version between was collected, HistoryBroken if what is recorded does not add up.
+    VersionReclaimed if a version between was removed by cleanup, HistoryBroken if the records contradict each other.
     """
-    found: list[ReuseVersion] = []
-    before = _at(table, first)
+    versions: list[ReuseVersion] = []
+    before = _checkout(table, first)
     for step in steps_above(table, first):
-        after = _at(table, step.version)
+        after = _checkout(table, step.version)
         if step.operation == "Restore":
-            found = _taken_back(table, found, first, step)
+            versions = _restored(table, versions, first, step)
         else:
             change = _change(step, before, after)
             if change.groups or change.removed:
-                found.append(change)
+                versions.append(change)
         before = after
-    return Reuse(tuple(found))
+    return Reuse(tuple(versions))
 
 
-def _at(table: LanceDataset, version: int) -> LanceDataset:
+def _checkout(table: LanceDataset, version: int) -> LanceDataset:
     try:
         return table.checkout_version(version)
     except (ValueError, OSError) as error:
         raise VersionReclaimed(table_key=table.uri, version=version) from error
 
 
-def _taken_back(table: LanceDataset, found: list[ReuseVersion], first: int, step: Step) -> list[ReuseVersion]:
-    """A restored version is that version again: what happened since did not happen to the rows that it holds."""
+def _restored(table: LanceDataset, versions: list[ReuseVersion], first: int, step: Step) -> list[ReuseVersion]:
+    """The versions that remain after a Restore: those after the restored version did not change its rows."""
     if step.body.version < first:
         detail = f"version {step.version} restored version {step.body.version}, which is older than {first}"
         raise HistoryBroken(doing=f"following the rows of {table.uri}", detail=detail)
-    return [v for v in found if v.version <= step.body.version]
+    return [v for v in versions if v.version <= step.body.version]
 
 
 def _change(step: Step, before: LanceDataset, after: LanceDataset) -> ReuseVersion:
@@ -259,12 +261,12 @@ def _change(step: Step, before: LanceDataset, after: LanceDataset) -> ReuseVersi
         raise HistoryBroken(doing=f"following the rows of {after.uri}", detail=step.error or "a transaction is missing")
     groups = tuple(_group(before, after, g) for g in step.body.groups) if step.operation == "Rewrite" else ()
     rewritten = {f.fragment for group in groups for f in group.old}
-    gone = {f.fragment_id for f in before.get_fragments()} - {f.fragment_id for f in after.get_fragments()}
-    return ReuseVersion(step.version, groups, tuple(sorted(gone - rewritten)))
+    missing = {f.fragment_id for f in before.get_fragments()} - {f.fragment_id for f in after.get_fragments()}
+    return ReuseVersion(step.version, groups, tuple(sorted(missing - rewritten)))
 
 
 def _group(before: LanceDataset, after: LanceDataset, group: Any) -> Group:
-    """One group of a rewrite. New fragments are found by their files: their ids may have been given by the commit."""
+    """One group of a rewrite. New fragments are identified by their files: the commit may have assigned their ids."""
     by_files = {_files(f.metadata): f for f in after.get_fragments()}
     new = []
     for written in group.new_fragments:
@@ -282,48 +284,48 @@ def _files(metadata: Any) -> tuple[str, ...]:
 
 def old_fragment(table: LanceDataset, fragment: int) -> OldFragment:
     """A fragment of this version with the offsets that are deleted in it."""
-    found = table.get_fragment(fragment)
-    if found is None:
+    stored = table.get_fragment(fragment)
+    if stored is None:
         raise HistoryBroken(doing=f"following the rows of {table.uri}", detail=f"fragment {fragment} is missing")
-    rows = int(found.physical_rows)
-    if found.metadata.deletion_file is None:
+    rows = int(stored.physical_rows)
+    if stored.metadata.deletion_file is None:
         return OldFragment(fragment, rows)
     deleted = np.ones(rows, dtype=bool)
-    deleted[_live_offsets(table, found)] = False
+    deleted[_live_offsets(table, stored)] = False
     return OldFragment(fragment, rows, runs_of(np.flatnonzero(deleted)))
 
 
 def _live_offsets(table: LanceDataset, fragment: Any) -> np.ndarray:
     with lance_api.reading(f"reading the row addresses of {table.uri}"):
         batches = table.scanner(columns=[], with_row_address=True, fragments=[fragment]).to_batches()
-        found = [batch.column("_rowaddr").to_numpy() & _OFFSET for batch in batches]
-    return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
+        offsets = [batch.column("_rowaddr").to_numpy() & _OFFSET for batch in batches]
+    return np.concatenate(offsets) if offsets else np.empty(0, dtype=np.uint64)
 
 
 def live_rows(table: LanceDataset, addresses: np.ndarray) -> np.ndarray:
-    """For each address whether there is a row that lives in this version of the table."""
+    """For each address whether it has a live row in this version of the table."""
     addresses = np.asarray(addresses, dtype=np.uint64)
     alive = np.zeros(len(addresses), dtype=bool)
     fragments = addresses >> _SHIFT
-    known = {f.fragment_id: f for f in table.get_fragments()}
+    stored = {f.fragment_id: f for f in table.get_fragments()}
     for fragment in np.unique(fragments).tolist():
-        if fragment not in known:
+        if fragment not in stored:
             continue
-        mine = np.flatnonzero(fragments == _U(fragment))
-        offsets = addresses[mine] & _OFFSET
+        rows = np.flatnonzero(fragments == _U(fragment))
+        offsets = addresses[rows] & _OFFSET
         old = old_fragment(table, fragment)
-        alive[mine] = (offsets < old.rows) & ~np.isin(offsets, _offsets(old.deleted))
+        alive[rows] = (offsets < old.rows) & ~np.isin(offsets, _offsets(old.deleted))
     return alive
 
 
 def runs_of(offsets: Iterable[int] | np.ndarray) -> Runs:
     """Ascending offsets as runs."""
-    found = np.asarray(offsets if isinstance(offsets, np.ndarray) else list(offsets), dtype=np.int64)
-    if len(found) == 0:
+    ascending = np.asarray(offsets if isinstance(offsets, np.ndarray) else list(offsets), dtype=np.int64)
+    if len(ascending) == 0:
         return ()
-    breaks = np.flatnonzero(np.diff(found) != 1)
-    starts = found[np.concatenate([[0], breaks + 1])]
-    stops = found[np.concatenate([breaks, [len(found) - 1]])] + 1
+    breaks = np.flatnonzero(np.diff(ascending) != 1)
+    starts = ascending[np.concatenate([[0], breaks + 1])]
+    stops = ascending[np.concatenate([breaks, [len(ascending) - 1]])] + 1
     return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
 
 

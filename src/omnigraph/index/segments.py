@@ -1,21 +1,21 @@
-"""Which segments of an index stay, go and are built, so that it covers every fragment again at the least cost.
+"""Which segments of an index are kept, removed and built, so that it covers every fragment again at the lowest cost.
 
-1. moved    where row ids are stable a segment goes on to be right if its fragments are merged among themselves and lose
-            no row: its entries name rows, not places (but those of a BTREE always name places). So fragments are merged
+1. moved    with stable row ids a segment stays valid if its fragments are merged among themselves and lose no row: its
+            entries have row ids, not addresses (but those of a BTREE always have addresses). So fragments are merged
             within segments that are worth keeping
-2. broken   a segment whose fragments are rewritten otherwise, or whose entries may speak of rows that have moved
-            elsewhere, is built again over what is left of its fragments
+2. broken   a segment whose fragments are rewritten otherwise, or whose entries may refer to rows that have moved to
+            other fragments, is built again over the rest of its fragments
 3. missing  fragments that no segment covers get one
 4. absorb   kept segments that are no larger than what is built anyway are built with it: the number of segments stays
             logarithmic in the number of runs
-5. cut      what is built is cut into segments of limited size, each a task of its own
+5. split    what is built is split into segments of limited size, each a task of its own
 
-When may a segment stay beside new ones? It holds entries of every row that it was built over. With row ids that survive
-an update, a row that has moved to another fragment is alive there, and full-text, bitmap and list indices would go on
-answering with its old value: Lance masks what is dead, per index, not what has moved, per segment. So for these kinds a
-segment stays only if no row of its fragments lives elsewhere now. BTREE and IVF check what they find; but a vector that
-was exchanged in place, in a fragment that has left the segment since, is the same trap for IVF. Where addresses are row
-ids a moved row has a new one, and only that last case is left.
+When may a segment be kept beside new ones? It has entries of every row that it was built over. With row ids that
+survive an update, a row that has moved to another fragment is live there, and full-text, bitmap and list indices would
+still return it for its old value: Lance masks deleted rows per index, but not moved rows per segment. So for these
+kinds a segment is kept only if no row of its fragments is live in another fragment. BTREE and IVF check their results;
+but a vector that was exchanged in place, in a fragment that has left the segment since, causes the same error for IVF.
+If addresses are row ids, a moved row has a new one, and only that last case remains.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from omnigraph.storage.lance.fragment_stats import Span
 from omnigraph.storage.lance.indices import BuiltIndex, Segment
 
 SEGMENT_ROWS = 1_048_576
-"""Rows of one segment, as long as an index has no more than SEGMENTS_MAX of them: those of one large fragment. What
-building takes grows with it, above all for vectors.
+"""Rows of one segment, as long as an index has no more than SEGMENTS_MAX of them: those of one large fragment. The cost
+of building grows with it, above all for vectors.
 """
 SEGMENTS_MAX = 16
-"""A look-up in so many takes hardly longer than in one; in four times as many it takes three times as long."""
+"""A look-up in so many segments is about as fast as in one; in four times as many it takes three times as long."""
 ABSORB_ROWS = 50_000
-"""A segment this small is always built again together with what is new."""
+"""A segment up to this size is always built again together with new fragments."""
 BY_VALUE = ("INVERTED", "BITMAP", "LABEL_LIST")
 
 Action = Literal["build", "extend", "merge", "rebuild", "drop"]
@@ -46,17 +46,17 @@ Action = Literal["build", "extend", "merge", "rebuild", "drop"]
 
 @dataclass(frozen=True)
 class Layout:
-    """The fragments that there will be: rows by id. `members` says which old ones a new one is made of."""
+    """The fragments after the rewrites: rows by id. `members` has the old fragments of each new one."""
 
     rows: Mapping[int, int]
     members: Mapping[int, tuple[int, ...]]
     worn: frozenset[int]
-    """New fragments that hold fewer rows than their members: deleted ones are left out."""
+    """New fragments that have fewer rows than their members: deleted ones are left out."""
     live: frozenset[int]
-    """The fragments that there are."""
+    """The fragments that exist now."""
     stable: bool
     row_ids: Callable[[int], np.ndarray]
-    """Row ids of a fragment that there is, also of rows that are deleted in it."""
+    """Row ids of an existing fragment, including those of rows that are deleted in it."""
     span: Callable[[int], Span | None]
     """The lowest and the highest of these; None if there are none."""
     created: Callable[[int], int]
@@ -65,7 +65,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class IndexPlan:
-    """`build` are the fragments of each segment to be built, by the ids that they will have."""
+    """`build` has the fragments of each segment to be built, by their ids after the rewrites."""
 
     column: str
     property: str
@@ -80,14 +80,14 @@ class IndexPlan:
     rows: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     unusable: bool = False
-    """The index has files that can't be used: what there is of it goes, also if it can't be built anew."""
+    """The index has files that can't be used: it is removed, also if it can't be built again."""
 
     def to_json(self) -> dict[str, Any]:
         return {**self.__dict__, "build": [list(b) for b in self.build], "options": dict(self.options)}
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> IndexPlan:
-        """Malformed, or another ValueError, KeyError or TypeError, for something that is no plan."""
+        """The plan. Malformed, or another ValueError, KeyError or TypeError, for something that is no plan."""
         if body["action"] not in get_args(Action):
             raise form.Malformed(f"{form.shown(body['action'])} is not what a plan does with an index")
         return IndexPlan(
@@ -124,21 +124,21 @@ def plan_new(layout: Layout, *, property: str, column: str, name: str, kind: str
 def plan_index(
     built: BuiltIndex, layout: Layout, *, property: str, whole: str | None = None, absorb: bool = True
 ) -> IndexPlan | None:
-    """What an index needs; None if it covers everything. `whole` is a reason to build all of it again."""
+    """The plan of an existing index; None if it covers everything. `whole` is a reason to build all of it again."""
     over = {s.uuid: _after(s, layout) for s in built.segments}
     todo = set(layout.rows) - set().union(*over.values())
     broken: dict[str, str] = {}
     for segment in built.segments:
-        why = whole or _broken(segment, built.kind, layout, todo)
-        if why:
-            broken[segment.uuid] = why
+        cause = whole or _broken(segment, built.kind, layout, todo)
+        if cause:
+            broken[segment.uuid] = cause
     kept: dict[str, Set[int]] = {uuid: fragments for uuid, fragments in over.items() if uuid not in broken}
     uncovered = len(todo)
     todo = set(layout.rows) - set().union(*kept.values())
     merged = _absorb(kept, todo, layout) if absorb else ()
     if not todo and not broken:
         return None
-    reason, action = _told(broken, merged, uncovered, bool(kept))
+    reason, action = _reason_and_action(broken, merged, uncovered, bool(kept))
     return IndexPlan(
         column=built.column,
         property=property,
@@ -150,30 +150,30 @@ def plan_index(
         remove=(*broken, *merged),
         known=tuple(sorted(s.uuid for s in built.segments)),
         rows=_rows(todo, layout),
-        options={"made_with": made} if (made := made_with(built.kind, built.details)) else {},
+        options={"made_with": index_options} if (index_options := made_with(built.kind, built.details)) else {},
     )
 
 
 def _after(segment: Segment, layout: Layout) -> Set[int]:
-    """The fragments that a segment will cover, if it stays as it is."""
+    """The fragments that a segment will cover if it is kept."""
     moved = {new for new, members in layout.members.items() if set(members) <= segment.fragments}
     return (segment.fragments | moved) & set(layout.rows)
 
 
 def _broken(segment: Segment, kind: str, layout: Layout, todo: Set[int]) -> str | None:
-    """Why a segment has to go or be built again; None if it may stay."""
+    """Why a segment has to be removed or built again; None if it may be kept."""
     if not segment.fragments & layout.live:
         return "nothing that it covers is left"
     if not _goes_along(segment, kind, layout):
         return "its fragments are rewritten"
-    left_it = {n for n in todo if n in layout.live and n < max(segment.fragments)}
-    if kind.startswith("IVF") and any(not layout.stable or layout.created(n) <= segment.version for n in left_it):
+    departed = {n for n in todo if n in layout.live and n < max(segment.fragments)}
+    if kind.startswith("IVF") and any(not layout.stable or layout.created(n) <= segment.version for n in departed):
         return "values were exchanged in place"
     return "rows that it covers were updated" if todo and has_strays(segment, kind, layout) else None
 
 
 def _goes_along(segment: Segment, kind: str, layout: Layout) -> bool:
-    """Whether the rewrites leave the segment right: each is of fragments of it only, and loses no row.
+    """Whether the rewrites keep the segment valid: each is of fragments of it only, and loses no row.
 
     Lance then moves its coverage to the new fragments by itself.
     """
@@ -184,36 +184,36 @@ def _goes_along(segment: Segment, kind: str, layout: Layout) -> bool:
 
 
 def _by_address(kind: str, layout: Layout) -> bool:
-    """Whether entries name the places of rows. Those of a BTREE do, whatever the table's row ids are."""
+    """Whether entries have the addresses of rows. Those of a BTREE do, whatever the table's row ids are."""
     return not layout.stable or kind == "BTREE"
 
 
 def has_strays(segment: Segment, kind: str, layout: Layout) -> bool:
-    """Whether rows that the segment was built over may live in fragments that it does not cover."""
+    """Whether rows that the segment was built over may be live in fragments that it does not cover."""
     if not layout.stable or kind not in BY_VALUE:
         return False
     if segment.fragments - layout.live:
-        return True  # rows of a fragment that is gone: where they are can't be told
+        return True  # the rows of a removed fragment may be anywhere
     others = {n for n in layout.live if n not in segment.fragments}
     return _overlaps(segment.fragments & layout.live, others, layout)
 
 
 def homes(built: Sequence[BuiltIndex]) -> Callable[[int], tuple[str | None, ...]]:
     """The segment of each index that a fragment belongs to."""
-    found = [{n: s.uuid for s in index.segments for n in s.fragments} for index in built]
-    return lambda number: tuple(home.get(number) for home in found)
+    segment_maps = [{n: s.uuid for s in index.segments for n in s.fragments} for index in built]
+    return lambda number: tuple(home.get(number) for home in segment_maps)
 
 
 def with_planned(built: Sequence[BuiltIndex], plans: Sequence[IndexPlan]) -> list[BuiltIndex]:
-    """The indices as they will be once these plans are carried out, on the fragments that there are."""
+    """The indices after these plans, on the fragments that exist now."""
     todo = {plan.name: plan for plan in plans}
-    found = [
+    indices = [
         replace(b, segments=tuple(s for s in b.segments if s.uuid not in todo[b.name].remove)) if b.name in todo else b
         for b in built
     ]
-    known = {b.name for b in built}
-    found += [BuiltIndex(p.name, p.kind, (), p.column, ()) for p in plans if p.name not in known]
-    return [replace(b, segments=(*b.segments, *_planned(todo[b.name]))) if b.name in todo else b for b in found]
+    names = {b.name for b in built}
+    indices += [BuiltIndex(p.name, p.kind, (), p.column, ()) for p in plans if p.name not in names]
+    return [replace(b, segments=(*b.segments, *_planned(todo[b.name]))) if b.name in todo else b for b in indices]
 
 
 def _planned(plan: IndexPlan) -> tuple[Segment, ...]:
@@ -221,7 +221,7 @@ def _planned(plan: IndexPlan) -> tuple[Segment, ...]:
 
 
 def crossings(built: Sequence[BuiltIndex], layout: Layout, doomed: Set[str]) -> Callable[[int], tuple[str | None, ...]]:
-    """What fragments have to have in common to be merged: the segments that are worth keeping.
+    """The segments that fragments must have in common to be merged: those that are worth keeping.
 
     `doomed` are segments that will be built again anyway.
     """
@@ -234,8 +234,8 @@ def crossings(built: Sequence[BuiltIndex], layout: Layout, doomed: Set[str]) -> 
 
 
 def not_worth_keeping(built: Sequence[BuiltIndex], layout: Layout) -> set[str]:
-    """Segments that are small, or that have to be built again whatever is merged."""
-    found: set[str] = set()
+    """Segments that are small, or that have to be built again in any case."""
+    uuids: set[str] = set()
     for index in built:
         for segment in index.segments:
             live = segment.fragments & set(layout.rows)
@@ -244,8 +244,8 @@ def not_worth_keeping(built: Sequence[BuiltIndex], layout: Layout) -> set[str]:
                 or _rows(live, layout) <= ABSORB_ROWS
                 or has_strays(segment, index.kind, layout)
             ):
-                found.add(segment.uuid)
-    return found
+                uuids.add(segment.uuid)
+    return uuids
 
 
 def broken_by(built: Sequence[BuiltIndex], layout: Layout) -> set[str]:
@@ -257,10 +257,12 @@ def _overlaps(mine: Collection[int], others: Collection[int], layout: Layout) ->
     """Whether a row id of `mine` is also one of `others`, deleted rows included."""
     spans = [(number, span) for number in mine if (span := layout.span(number)) is not None]
     for other in others:
-        theirs = layout.span(other)
-        near = [(n, s) for n, s in spans if theirs is not None and s.low <= theirs.high and theirs.low <= s.high]
-        ids = layout.row_ids(other) if near else None
-        for number, span in near:
+        other_span = layout.span(other)
+        overlapping = [
+            (n, s) for n, s in spans if other_span is not None and s.low <= other_span.high and other_span.low <= s.high
+        ]
+        ids = layout.row_ids(other) if overlapping else None
+        for number, span in overlapping:
             assert ids is not None
             inside = ids[(ids >= span.low) & (ids <= span.high)]
             if len(inside) and (span.is_dense or len(np.intersect1d(inside, layout.row_ids(number)))):
@@ -269,7 +271,7 @@ def _overlaps(mine: Collection[int], others: Collection[int], layout: Layout) ->
 
 
 def _absorb(kept: dict[str, Set[int]], todo: set[int], layout: Layout) -> tuple[str, ...]:
-    """Move small kept segments into what is built; their uuids."""
+    """Move small kept segments into what is built. Returns their uuids."""
     if not todo:
         return ()
     limit = segment_rows(sum(layout.rows.values()))
@@ -285,12 +287,14 @@ def _absorb(kept: dict[str, Set[int]], todo: set[int], layout: Layout) -> tuple[
     return tuple(merged)
 
 
-def _told(broken: Mapping[str, str], merged: Sequence[str], uncovered: int, keeps: bool) -> tuple[str, Action]:
-    said = [f"{uncovered} fragments are not covered"] if uncovered else []
-    said += sorted(set(broken.values()))
-    said += [f"{len(merged)} small segments are merged"] if merged else []
+def _reason_and_action(
+    broken: Mapping[str, str], merged: Sequence[str], uncovered: int, keeps: bool
+) -> tuple[str, Action]:
+    reasons = [f"{uncovered} fragments are not covered"] if uncovered else []
+    reasons += sorted(set(broken.values()))
+    reasons += [f"{len(merged)} small segments are merged"] if merged else []
     action: Action = "rebuild" if not keeps and broken else "merge" if broken or merged else "extend"
-    return "; ".join(said), action
+    return "; ".join(reasons), action
 
 
 def segment_rows(rows: int) -> int:
@@ -298,17 +302,17 @@ def segment_rows(rows: int) -> int:
 
 
 def cut(fragments: Sequence[int], rows: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
-    """Neighbouring fragments together, up to the size of a segment."""
+    """Groups of consecutive fragments, up to the size of a segment."""
     limit = segment_rows(sum(rows.values()))
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     size = 0
     for number in fragments:
-        if not found or size + rows[number] > limit:
-            found.append([])
+        if not groups or size + rows[number] > limit:
+            groups.append([])
             size = 0
-        found[-1].append(number)
+        groups[-1].append(number)
         size += rows[number]
-    return tuple(tuple(group) for group in found)
+    return tuple(tuple(group) for group in groups)
 
 
 def _rows(fragments: Collection[int], layout: Layout) -> int:

@@ -1,7 +1,7 @@
-"""Reading under a lease: the versions of one snapshot stay until the reader is done (`storage/objects/leases.py`).
+"""Reading under a lease: the versions of one snapshot are kept until the reader ends (`storage/objects/leases.py`).
 
-A branch's newest state may be replaced, and be about to be removed, between the look at its head and the lease: then
-the newer one is taken. A state that was asked for by name is refused instead, with VersionReclaimed.
+A branch's newest state may be replaced, and announced for removal, between reading its head and taking the lease: then
+the newer state is used. A state that was requested by name is refused instead, with VersionReclaimed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from omnigraph.storage.objects import leases
 
 TRIES_MAX = 5
 TASKS_LEASE_S = 3600.0
-"""How long a job may take between two tasks' beginnings before cleanup may take its versions away."""
+"""The time between the starts of two tasks of a job after which cleanup may remove its versions."""
 
 
 @contextmanager
@@ -32,28 +32,28 @@ def leased(
     as_of: AsOf | None = None,
     seconds: float | None = None,
 ) -> Iterator[Snapshot]:
-    """A snapshot that cleanup leaves alone while the block runs."""
+    """A snapshot whose versions cleanup keeps while the block runs."""
     with ExitStack() as stack:
-        for turn in range(1, TRIES_MAX + 1):
-            named = None if commit is None else resolve(committer.manifest, commit, branch=branch)
-            snapshot = Snapshot.take(committer, branch, named, as_of)
+        for attempt in range(1, TRIES_MAX + 1):
+            commit_id = None if commit is None else resolve(committer.manifest, commit, branch=branch)
+            snapshot = Snapshot.take(committer, branch, commit_id, as_of)
             try:
                 stack.enter_context(under_lease(snapshot, seconds=seconds))
                 break
             except VersionReclaimed:
-                if commit is not None or as_of is not None or turn == TRIES_MAX:
+                if commit is not None or as_of is not None or attempt == TRIES_MAX:
                     raise
         yield snapshot
 
 
 @contextmanager
 def under_lease(snapshot: Snapshot, *, seconds: float | None = None, required: bool = True) -> Iterator[Snapshot]:
-    """The same of a snapshot that was taken before; VersionReclaimed if it is gone, or about to be.
+    """The same for a snapshot that was taken before; VersionReclaimed if it was removed, or is announced for removal.
 
-    `required` False: a reader that may not write reads without a lease, and takes its chances.
+    `required` False: a reader without write permission reads without a lease; its versions may be removed meanwhile.
     """
     view = snapshot.view
-    held = leases.hold(
+    lease = leases.hold(
         view.tables.location,
         view.pins.values(),
         seconds=leases.LEASE_S if seconds is None else seconds,
@@ -65,7 +65,7 @@ def under_lease(snapshot: Snapshot, *, seconds: float | None = None, required: b
     )
     with ExitStack() as stack:
         try:
-            stack.enter_context(held)
+            stack.enter_context(lease)
         except StorageError as error:
             if required or not leases.may_not_write(error):
                 raise
@@ -73,7 +73,7 @@ def under_lease(snapshot: Snapshot, *, seconds: float | None = None, required: b
 
 
 def lease_for_tasks(location: Location, pins: Iterable[Pin], commit: str, table_keys: Mapping[str, str]) -> str | None:
-    """The id of a lease that every task of a job renews when it begins; None for a reader that may not write."""
+    """The id of a lease that every task of a job renews when it starts; None for a reader without write permission."""
     try:
         return leases.take(location, pins, seconds=TASKS_LEASE_S, commit=commit, table_keys=table_keys).id
     except StorageError as error:

@@ -1,4 +1,4 @@
-"""Look-ups in arrays of digests, and the rows of the input that no longer count."""
+"""Look-ups in arrays of digests, and the removed rows of an input."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from omnigraph.tasks.staging import Staging
 
 DROPPED = 0
-"""The phase of rows that are left out without blame: the graph has them so already, or a later row replaces them."""
+"""The phase of rows that are removed and not refused: the graph has equal ones, or a later row replaces them."""
 
 
 class Index:
-    """Digests with what goes with them, sorted; equal digests are neighbours, in the order they came in."""
+    """Digests with their payload, sorted; equal digests are consecutive, in the order of the input."""
 
     def __init__(self, rows: np.ndarray) -> None:
         order = np.argsort(rows[:, 0])
@@ -30,41 +30,43 @@ class Index:
         return len(self.first)
 
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """For each digest the number of the first row, as it came in, with the same one; -1 if there is none."""
-        found = np.full(len(keys), -1, dtype=np.int64)
+        """For each digest the number of the first input row with the same digest; -1 if there is none."""
+        row_numbers = np.full(len(keys), -1, dtype=np.int64)
         if len(self) == 0 or len(keys) == 0:
-            return found
-        wanted, second = np.ascontiguousarray(keys[:, 0]), keys[:, 1]
-        at = self._places(wanted)
-        active = np.flatnonzero(at < len(self))
-        # One turn, except where two digests agree in their first half only.
+            return row_numbers
+        first_words, second_words = np.ascontiguousarray(keys[:, 0]), keys[:, 1]
+        positions = self._positions(first_words)
+        active = np.flatnonzero(positions < len(self))
+        # One iteration, except where two digests are equal in their first half only.
         while len(active):
-            place = at[active]
-            same = self.first[place] == wanted[active]
-            hit = same & (self.second[place] == second[active])
-            found[active[hit]] = self.order[place[hit]]
+            current = positions[active]
+            same = self.first[current] == first_words[active]
+            hit = same & (self.second[current] == second_words[active])
+            row_numbers[active[hit]] = self.order[current[hit]]
             active = active[same & ~hit]
-            at[active] += 1
-            active = active[at[active] < len(self)]
-        return found
+            positions[active] += 1
+            active = active[positions[active] < len(self)]
+        return row_numbers
 
-    def _places(self, wanted: np.ndarray) -> np.ndarray:
-        """Where each digest would stand, as `searchsorted` says; digests are spread evenly, so a guess is near."""
+    def _positions(self, first_words: np.ndarray) -> np.ndarray:
+        """The insertion point of each digest, as of `searchsorted`; digests are uniform, so an estimate is close."""
         bits = max(1, min(22, len(self).bit_length()))
         shift = np.uint64(64 - bits)
         if self._starts is None:
             self._starts = np.searchsorted(self.first >> shift, np.arange(2**bits, dtype=np.uint64)).astype(np.int64)
-        at: np.ndarray = self._starts[wanted >> shift]
+        positions: np.ndarray = self._starts[first_words >> shift]
         last = len(self) - 1
-        behind = np.flatnonzero((at <= last) & (self.first[np.minimum(at, last)] < wanted))
+        behind = np.flatnonzero((positions <= last) & (self.first[np.minimum(positions, last)] < first_words))
         while len(behind):
-            at[behind] += 1
-            here = at[behind]
-            behind = behind[(here <= last) & (self.first[np.minimum(here, last)] < wanted[behind])]
-        return at
+            positions[behind] += 1
+            next_positions = positions[behind]
+            behind = behind[
+                (next_positions <= last) & (self.first[np.minimum(next_positions, last)] < first_words[behind])
+            ]
+        return positions
 
     def groups(self) -> np.ndarray:
-        """For each row, as it came in, the number of the first row with the same digest: its own if it is the first."""
+        """For each input row the number of the first row with the same digest: its own if it is the first."""
         count = len(self)
         firsts = np.arange(count)
         if count < 2:
@@ -78,8 +80,8 @@ class Index:
         return firsts
 
 
-class Gone:
-    """Rows of the input that do not count any more, by type: refused in some phase, or dropped."""
+class RemovedRows:
+    """Removed rows of the input, by type: refused in some phase, or dropped."""
 
     def __init__(self, staging: Staging, files: Mapping[str, Sequence[str]]) -> None:
         self._staging = staging
@@ -87,26 +89,26 @@ class Gone:
         self._read: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def _of(self, type_key: str) -> tuple[np.ndarray, np.ndarray]:
-        known = self._read.get(type_key)
-        if known is None:
+        cached = self._read.get(type_key)
+        if cached is None:
             parts = [self._staging.get_array(name, width=2) for name in self._files.get(type_key, ())]
             rows = np.concatenate(parts) if parts else np.empty((0, 2), dtype=np.uint64)
-            # The first verdict on a row is the one that stands.
+            # The first phase that removed a row counts.
             rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
             if len(rows) > 1:
                 rows = rows[np.r_[True, rows[1:, 0] != rows[:-1, 0]]]
-            known = self._read[type_key] = (np.ascontiguousarray(rows[:, 0]), rows[:, 1].astype(np.int64))
-        return known
+            cached = self._read[type_key] = (np.ascontiguousarray(rows[:, 0]), rows[:, 1].astype(np.int64))
+        return cached
 
     def phases(self, type_key: str, names: np.ndarray) -> np.ndarray:
-        """For each row the phase in which it went; -1 for rows that count."""
+        """For each row the phase in which it was removed; -1 for rows that count."""
         rows, phases = self._of(type_key)
-        found = np.full(len(names), -1, dtype=np.int64)
+        result = np.full(len(names), -1, dtype=np.int64)
         if len(rows):
-            at = np.minimum(np.searchsorted(rows, names), len(rows) - 1)
-            hit = rows[at] == names
-            found[hit] = phases[at[hit]]
-        return found
+            positions = np.minimum(np.searchsorted(rows, names), len(rows) - 1)
+            hit = rows[positions] == names
+            result[hit] = phases[positions[hit]]
+        return result
 
     def live(self, type_key: str, names: np.ndarray) -> np.ndarray:
         if not self._files.get(type_key):

@@ -1,7 +1,7 @@
 """128-bit digests of texts, a whole column at a time.
 
-Eight bytes at a time are mixed into two lanes of 64 bits, for all rows at once. Digests serve to bring equal texts
-together within one job and are never stored: the function may change between versions.
+Eight bytes at a time are mixed into two lanes of 64 bits, for all rows at once. Digests group equal texts within one
+job and are never stored in the graph: the function may change between versions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 LONG_BYTES = 256
-"""Longer texts are digested one by one: a column of short ones must not take as many steps as its longest needs."""
+"""Longer texts are digested one by one: otherwise a column of short texts takes as many steps as its longest one."""
 CHUNK_ROWS = 32_768
 
 _U = np.uint64
@@ -50,30 +50,30 @@ def digests(values: pa.Array) -> np.ndarray:
     return result
 
 
-def _mix(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray, into: np.ndarray) -> None:
+def _mix(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray, out: np.ndarray) -> None:
     lanes = [seed ^ (lengths.astype(np.uint64) * step) for seed, step in zip(_SEEDS, _STEP, strict=True)]
     steps = int((min(int(lengths.max(initial=0)), LONG_BYTES) + 7) // 8)
     for step in range(steps):
-        left = lengths - 8 * step
-        active = None if left.min() > 0 else np.flatnonzero(left > 0)
-        places = starts + 8 * step if active is None else starts[active] + 8 * step
-        rest = left if active is None else left[active]
-        word = words[places] & _KEEP[np.minimum(rest, 8)]
+        remaining = lengths - 8 * step
+        active = None if remaining.min() > 0 else np.flatnonzero(remaining > 0)
+        offsets = starts + 8 * step if active is None else starts[active] + 8 * step
+        word_bytes = remaining if active is None else remaining[active]
+        word = words[offsets] & _KEEP[np.minimum(word_bytes, 8)]
         for lane in range(2):
-            held = lanes[lane] if active is None else lanes[lane][active]
-            held = held ^ (word * _WORD[lane])
-            held = ((held << _U(27)) | (held >> _U(37))) * _STEP[lane] + _SEEDS[1 - lane]
+            mixed_lane = lanes[lane] if active is None else lanes[lane][active]
+            mixed_lane = mixed_lane ^ (word * _WORD[lane])
+            mixed_lane = ((mixed_lane << _U(27)) | (mixed_lane >> _U(37))) * _STEP[lane] + _SEEDS[1 - lane]
             if active is None:
-                lanes[lane] = held
+                lanes[lane] = mixed_lane
             else:
-                lanes[lane][active] = held
+                lanes[lane][active] = mixed_lane
     for lane in range(2):
         mixed = lanes[lane]
-        for turn in range(2):
-            mixed = (mixed ^ (mixed >> _U(33))) * _LAST[turn]
-        into[:, lane] = mixed ^ (mixed >> _U(29))
+        for round_number in range(2):
+            mixed = (mixed ^ (mixed >> _U(33))) * _LAST[round_number]
+        out[:, lane] = mixed ^ (mixed >> _U(29))
 
 
-def buckets_of(found: np.ndarray, count: int) -> np.ndarray:
+def buckets_of(digest_rows: np.ndarray, count: int) -> np.ndarray:
     """The bucket of each digest, of so many."""
-    return np.asarray((found[:, 0] >> _U(40)) % _U(count)).astype(np.int64)
+    return np.asarray((digest_rows[:, 0] >> _U(40)) % _U(count)).astype(np.int64)

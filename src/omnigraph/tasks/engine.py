@@ -1,4 +1,4 @@
-"""Which engine runs a job: Spark, or this process, where a JVM would take longer to start than the work takes."""
+"""Which engine runs a job: Spark, or this process if starting a JVM would take longer than the job."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from omnigraph.tasks.session import SparkSettings, active_session, spark_session
 
 Choice = Literal["auto", "spark", "local"]
 SMALL_BYTES = 8 << 20
-"""Work on less than this is done in this process, unless a session is running already or Spark was asked for."""
+"""Smaller jobs run in this process, unless a session is running already or Spark was requested."""
 
 
 @dataclass(frozen=True)
 class Engines:
-    """What a graph handle knows of engines: what was asked for, and the session to use if the caller has one."""
+    """The engine settings of a graph handle: the requested engine, and the caller's session if there is one."""
 
     requested: str | None = None
     settings: SparkSettings = field(default_factory=SparkSettings)
@@ -26,20 +26,20 @@ class Engines:
     watcher: Watcher = field(default_factory=Silent)
 
     def asked_for(self, requested: str | None = None) -> str:
-        """What the caller, the handle or the environment say, in this order; `auto` if none of them does."""
-        asked = requested or self.requested or os.environ.get("OMNIGRAPH_ENGINE") or "auto"
-        if asked not in get_args(Choice):
-            what = "the engine" if requested or self.requested else "OMNIGRAPH_ENGINE"
-            raise UsageError(detail=f"{what} is one of {', '.join(get_args(Choice))}, not {asked!r}.")
-        return asked
+        """What the caller, the handle or the environment chose, in this order; `auto` if none of them did."""
+        choice = requested or self.requested or os.environ.get("OMNIGRAPH_ENGINE") or "auto"
+        if choice not in get_args(Choice):
+            setting = "the engine" if requested or self.requested else "OMNIGRAPH_ENGINE"
+            raise UsageError(detail=f"{setting} is one of {', '.join(get_args(Choice))}, not {choice!r}.")
+        return choice
 
     def choose(
         self, *, work_bytes: int | None, requested: str | None = None, local_below_bytes: int = SMALL_BYTES
     ) -> tuple[str, str]:
-        """The engine's name and the reason in words. `work_bytes` None: the size is not known, and may be large."""
-        asked = self.asked_for(requested)
-        if asked != "auto":
-            return asked, "as asked for"
+        """The engine's name and the reason. `work_bytes` None: the size is not known, and may be large."""
+        choice = self.asked_for(requested)
+        if choice != "auto":
+            return choice, "as asked for"
         if self.session is not None or active_session() is not None:
             return "spark", "a session is running"
         if work_bytes is not None and work_bytes < local_below_bytes:
@@ -55,7 +55,7 @@ class Engines:
         reason: str | None = None,
         local_below_bytes: int = SMALL_BYTES,
     ) -> Runner:
-        """`reason` says why `requested` is what it is, where nobody asked for it."""
+        """The runner. `reason` is shown if `requested` was chosen by the program and not by the user."""
         name, why = self.choose(work_bytes=work_bytes, requested=requested, local_below_bytes=local_below_bytes)
         self.watcher.engine(name, reason or why)
         if name == "local":

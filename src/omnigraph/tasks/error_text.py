@@ -1,4 +1,4 @@
-"""Typed errors where only their text survives: Spark shows the traceback of a worker and keeps nothing else."""
+"""Typed errors of Spark workers: only the text of their traceback is returned to the driver."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from omnigraph.errors import OmnigraphError
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Put the condition and the remedy of a typed error into its traceback, and leave our own frames out of it."""
+    """Add the condition and the remedy of a typed error to its traceback, and leave out the frames of this package."""
     try:
         yield
     except OmnigraphError as error:
-        # A new one, because the traceback of the old one names every place of ours that it passed.
-        told = type(error)(**error.fields)
-        told.add_note(f"[{error.condition}] {error.remedy}")
-        raise told from None
+        # A new error, because the traceback of the old one has the frames of this package.
+        clean_error = type(error)(**error.fields)
+        clean_error.add_note(f"[{error.condition}] {error.remedy}")
+        raise clean_error from None

@@ -1,8 +1,8 @@
-"""Rows of digests on their way from the tasks that make them to the tasks that check them.
+"""Exchange of digests between the tasks that compute them and the tasks that check them.
 
-A relation is one thing that is looked up: `id` of a type, `src` or `dst` of an edge type, `u0`, `u1`, … its unique
-tuples, `bad` ids in records that could not be read. A maker writes all its relations into one file, cut by bucket and,
-within a bucket, by relation; a checker reads its bucket's slice of every file.
+A relation is one column of look-ups: `id` of a type, `src` or `dst` of an edge type, `u0`, `u1`, … its unique tuples,
+`bad` ids in records that could not be read. A sending task writes all its relations into one file, grouped by bucket
+and, within a bucket, by relation; a checking task reads its bucket's slice of every file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def relation(name: str, type_key: str) -> str:
 
 
 class Sender:
-    """Collects the relations of one task. Rows are digests (two words) and `width - 2` words that go with them."""
+    """Collects the relations of one task. Rows are digests (two words) and `width - 2` words of payload."""
 
     def __init__(self, buckets: int, *, width: int) -> None:
         self._buckets = buckets
@@ -47,55 +47,57 @@ class Sender:
             order = np.argsort(bucket.astype(np.uint16), kind="stable")
             sorted_rows.append(rows[order])
             counts[:, column] = np.bincount(bucket, minlength=self._buckets)
-        whole = np.empty((int(counts.sum()), self._width), dtype=np.uint64)
+        sent_rows = np.empty((int(counts.sum()), self._width), dtype=np.uint64)
         starts = np.concatenate([[0], np.cumsum(counts.ravel())])[:-1].reshape(counts.shape)
         for column, rows in enumerate(sorted_rows):
-            taken = 0
+            sent_count = 0
             for bucket_number in range(self._buckets):
                 count = counts[bucket_number, column]
-                at = starts[bucket_number, column]
-                whole[at : at + count] = rows[taken : taken + count]
-                taken += count
-        name = staging.put_array(stem, whole)
+                start = starts[bucket_number, column]
+                sent_rows[start : start + count] = rows[sent_count : sent_count + count]
+                sent_count += count
+        name = staging.put_array(stem, sent_rows)
         return {"file": name, "width": self._width, "relations": names, "counts": counts.tolist()}
 
 
 @dataclass(frozen=True)
 class Received:
-    """What one bucket holds: rows by relation, in the order of the input."""
+    """The rows of one bucket by relation, in the order of the input."""
 
     rows: Mapping[str, np.ndarray]
 
     def of(self, name: str, type_key: str, *, width: int) -> np.ndarray:
-        found = self.rows.get(relation(name, type_key))
-        return np.empty((0, width), dtype=np.uint64) if found is None else found
+        rows = self.rows.get(relation(name, type_key))
+        return np.empty((0, width), dtype=np.uint64) if rows is None else rows
 
 
 def addressed(sent: Sequence[dict[str, Any] | None], bucket: int) -> list[dict[str, Any]]:
     """The parts of some files that belong to one bucket, for a task."""
-    found = []
-    for one in sent:
-        if one is None or not any(one["counts"][bucket]):
+    parts = []
+    for file in sent:
+        if file is None or not any(file["counts"][bucket]):
             continue
-        start = sum(sum(counts) for counts in one["counts"][:bucket])
-        found.append(
+        start = sum(sum(counts) for counts in file["counts"][:bucket])
+        parts.append(
             {
-                "file": one["file"],
-                "width": one["width"],
+                "file": file["file"],
+                "width": file["width"],
                 "start": start,
-                "parts": [[n, c] for n, c in zip(one["relations"], one["counts"][bucket], strict=True) if c],
+                "parts": [[n, c] for n, c in zip(file["relations"], file["counts"][bucket], strict=True) if c],
             }
         )
-    return found
+    return parts
 
 
 def receive(staging: Staging, parts: Sequence[Mapping[str, Any]]) -> Received:
-    found: dict[str, list[np.ndarray]] = {}
+    parts_by_relation: dict[str, list[np.ndarray]] = {}
     for part in parts:
         total = sum(count for _, count in part["parts"])
         rows = staging.get_array(part["file"], width=part["width"], start=part["start"], count=total)
-        at = 0
+        offset = 0
         for name, count in part["parts"]:
-            found.setdefault(name, []).append(rows[at : at + count])
-            at += count
-    return Received({name: rows[0] if len(rows) == 1 else np.concatenate(rows) for name, rows in found.items()})
+            parts_by_relation.setdefault(name, []).append(rows[offset : offset + count])
+            offset += count
+    return Received(
+        {name: rows[0] if len(rows) == 1 else np.concatenate(rows) for name, rows in parts_by_relation.items()}
+    )

@@ -1,12 +1,12 @@
-"""Start the JVM of a Spark session: nothing of it is left if the start is interrupted, and no secret in its arguments.
+"""Start the JVM of a Spark session: an interrupted start leaves no process, and its arguments have no secrets.
 
-PySpark starts `spark-submit`, which becomes the JVM, and waits for the file in which the JVM says where it listens. A
-Ctrl-C meanwhile removes that file's folder: the JVM fails to write it, and one thread of it goes on for ever. So the
-process is started in a group of its own, and the group is killed if the start does not come to an end. Later the JVM
-ends by itself as soon as its stdin does, whatever becomes of this process.
+PySpark starts `spark-submit`, which becomes the JVM, and waits for the file in which the JVM writes its port. A Ctrl-C
+meanwhile removes that file's folder: the JVM fails to write it, and one of its threads runs for ever. So the process is
+started in its own process group, and the group is killed if the start does not complete. Later the JVM ends by itself
+when its stdin is closed, also if this process crashes.
 
-PySpark hands the whole configuration over as arguments, which everybody on the machine can read. Keys that Spark
-itself calls secret are left out of them; the session sets them in the running JVM, through its socket.
+PySpark passes the whole configuration as arguments, which every user of the machine can read. Keys that Spark
+classifies as secret are left out of them; the session sets them in the running JVM, through its socket.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def launch_jvm(conf: Mapping[str, str]) -> None:
     for key, value in conf.items():
         if not is_secret(key):
             launch.set(key, value)
-    with _whole():
+    with _killed_on_failure():
         SparkContext._ensure_initialized(conf=launch)
 
 
 @contextmanager
-def _whole() -> Iterator[None]:
-    """Kill what PySpark starts in this block, unless the block comes to its end."""
+def _killed_on_failure() -> Iterator[None]:
+    """Kill the processes that PySpark starts in this block if the block fails."""
     from pyspark import java_gateway
 
     started: list[subprocess.Popen[Any]] = []
 
-    def popen(*words: Any, **options: Any) -> subprocess.Popen[Any]:
-        process: subprocess.Popen[Any] = subprocess.Popen(*words, **options, process_group=0)
+    def popen(*arguments: Any, **options: Any) -> subprocess.Popen[Any]:
+        process: subprocess.Popen[Any] = subprocess.Popen(*arguments, **options, process_group=0)
         started.append(process)
         return process
 

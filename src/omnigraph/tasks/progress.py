@@ -1,4 +1,4 @@
-"""What a long job tells while it runs. The pipeline calls a Watcher; the CLI draws, a program may count or ignore."""
+"""Progress of a long job. The pipeline calls a Watcher; the CLI shows it, a program may count or ignore it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Watcher(Protocol):
         """A stage of so many tasks begins; the one before it is over."""
 
     def advance(self, *, tasks: int, rows: int, size_bytes: int) -> None:
-        """How far the stage is by now: totals, not differences."""
+        """The progress of the stage so far: totals, not differences."""
 
 
 class Silent:
-    """Nobody watches."""
+    """A watcher that ignores everything."""
 
     def engine(self, name: str, reason: str) -> None:
         return

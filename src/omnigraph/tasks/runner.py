@@ -1,15 +1,15 @@
 """Runners: tasks in, results out, the same for Spark and for this process.
 
-A task is a small JSON value; the work is a function named by its place, `package.module:function`, that turns a task
-into files and a small JSON result. Nothing else crosses: a worker needs this package and nothing of the caller. A task
-may run twice (a retry, a speculative copy, a lost executor), so work writes under names of its own and its result says
-which; what the other copy wrote is an unreferenced file.
+A task is a small JSON value; a task function turns it into files and a small JSON result. Callers pass the function;
+workers get its name, `package.module:function`, and import it. Nothing else is sent, so a worker needs this package and
+nothing of the caller. A task may run twice (a retry, a speculative copy, a lost executor), so a task function writes
+under names of its own and its result says which; what the other copy wrote is an unreferenced file.
 
-1. run       every task once more than it fails, results in the order of the tasks
-2. fail      a typed error of a task is a value: the first one, in the order of the tasks, is raised to the caller.
-             Failures of the store are tried again where they happen. Whatever else a task raises ends the job as
+1. run       every task until it succeeds or its retries are used up; results are in the order of the tasks
+2. fail      a typed error of a task is returned as a value: the first one, in the order of the tasks, is raised to the
+             caller. Failures of the store are retried by the worker. Any other exception of a task ends the job with
              TaskFailed, after the engine's own retries.
-3. cancel    KeyboardInterrupt cancels what runs and is raised again
+3. cancel    KeyboardInterrupt cancels running tasks and is raised again
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ from omnigraph.storage.files import checksums
 from omnigraph.tasks.progress import Silent, Watcher
 
 Task = Mapping[str, Any]
+TaskFunction = Callable[[Any], Any]
+"""A function of a module, which a worker can import by name: no lambda, method or nested function."""
 STORE_TRIES_MAX = 3
 POLL_S = 0.1
-# The tasks of one job ride in a closure on Spark Connect, which has no RDDs.
+# On Spark Connect, which has no RDDs, the tasks of one job are part of a closure.
 CLOSURE_BYTES_MAX = 4 << 20
 
 
@@ -47,42 +49,55 @@ class Runner(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time: what work should be cut for."""
+        """How many tasks run at the same time: jobs are split into several times as many."""
         ...
 
     @property
     def is_here(self) -> bool:
-        """Whether every task runs on this machine, so that a local folder is one for all of them."""
+        """Whether every task runs on this machine, so that all of them see the same local folders."""
         ...
 
-    def run(self, work: str, tasks: Sequence[Task], *, stage: str) -> list[Any]:
-        """The results, in the order of the tasks. `stage` is what people read while it runs."""
+    def run(self, function: TaskFunction, tasks: Sequence[Task], *, stage: str) -> list[Any]:
+        """The results of `function`, in the order of the tasks. `stage` is what people read while it runs."""
         ...
+
+
+def task_name(function: TaskFunction) -> str:
+    """The name by which a worker imports the function: `module:function`."""
+    name = function.__qualname__
+    assert name.isidentifier(), f"a worker can't import {function.__module__}.{name}: it is not a function of a module"
+    return f"{function.__module__}:{name}"
+
+
+def task_function(name: str) -> TaskFunction:
+    """The function that `task_name` has named."""
+    module, _, attribute = name.partition(":")
+    function: TaskFunction = getattr(import_module(module), attribute)
+    return function
 
 
 # ---- on a worker -----------------------------------------------------------------------------------------------------
 
 
-def perform(work: str, task: str | bytes) -> bytes:
-    """Run one task where it is: import the work, call it, return its result or its typed error as JSON."""
-    module, _, name = work.partition(":")
-    function: Callable[[Any], Any] = getattr(import_module(module), name)
-    for turn in range(1, STORE_TRIES_MAX + 1):
+def perform(name: str, task: str | bytes) -> bytes:
+    """Run one task in this process: import the function, call it, return its result or its typed error as JSON."""
+    function = task_function(name)
+    for attempt in range(1, STORE_TRIES_MAX + 1):
         try:
             return orjson.dumps({"ok": function(orjson.loads(task))})
         except StorageError as error:
-            if turn == STORE_TRIES_MAX:
+            if attempt == STORE_TRIES_MAX:
                 return _failure(error)
-            time.sleep(0.2 * turn)
+            time.sleep(0.2 * attempt)
         except OmnigraphError as error:
             return _failure(error)
     raise AssertionError("unreachable")
 
 
-def perform_away(work: str, task: str | bytes) -> bytes:
-    """The same in a process of its own: the checksums of the files that it wrote go along with the result."""
-    done: dict[str, Any] = orjson.loads(perform(work, task))
-    return orjson.dumps({**done, "checksums": checksums.take_noted()})
+def perform_away(name: str, task: str | bytes) -> bytes:
+    """The same in another process: the checksums of the files that the task wrote are returned with its result."""
+    response: dict[str, Any] = orjson.loads(perform(name, task))
+    return orjson.dumps({**response, "checksums": checksums.take_noted()})
 
 
 def _failure(error: OmnigraphError) -> bytes:
@@ -90,12 +105,12 @@ def _failure(error: OmnigraphError) -> bytes:
 
 
 def result_of(raw: bytes) -> Any:
-    """What `perform` returned, as a value, or raised as its typed error."""
-    found = orjson.loads(raw)
-    checksums.note_known(found.get("checksums", {}))
-    if "ok" in found:
-        return found["ok"]
-    raise _error_of(found)
+    """The result in a response of `perform`. Raises the typed error that it carries."""
+    response = orjson.loads(raw)
+    checksums.note_known(response.get("checksums", {}))
+    if "ok" in response:
+        return response["ok"]
+    raise _error_of(response)
 
 
 def _error_of(failure: Mapping[str, Any]) -> OmnigraphError:
@@ -104,20 +119,20 @@ def _error_of(failure: Mapping[str, Any]) -> OmnigraphError:
 
 
 def _amounts(raw: bytes) -> tuple[int, int]:
-    """Rows and bytes that a result tells of itself, for progress."""
-    found = orjson.loads(raw).get("ok")
-    if not isinstance(found, dict):
+    """Rows and bytes that a result reports, for progress."""
+    result = orjson.loads(raw).get("ok")
+    if not isinstance(result, dict):
         return 0, 0
-    return int(found.get("rows_done") or 0), int(found.get("bytes_done") or 0)
+    return int(result.get("rows_done") or 0), int(result.get("bytes_done") or 0)
 
 
 # ---- this process ----------------------------------------------------------------------------------------------------
 
 
 class LocalRunner:
-    """Threads of this process: the work is Arrow's, numpy's and Lance's, which leave Python's lock alone.
+    """Runs tasks on threads of this process: most of the work is done by Arrow, numpy and Lance, which release the GIL.
 
-    OMNIGRAPH_THREADS says how many; by default one per processor.
+    OMNIGRAPH_THREADS sets their number; by default one per processor.
     """
 
     engine = "local"
@@ -129,13 +144,14 @@ class LocalRunner:
         )
         self._watcher = watcher or Silent()
 
-    def run(self, work: str, tasks: Sequence[Task], *, stage: str) -> list[Any]:
+    def run(self, function: TaskFunction, tasks: Sequence[Task], *, stage: str) -> list[Any]:
         self._watcher.stage(stage, tasks=len(tasks))
         if not tasks:
             return []
         pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="omnigraph-task")
         try:
-            futures = [pool.submit(perform, work, orjson.dumps(task)) for task in tasks]
+            name = task_name(function)
+            futures = [pool.submit(perform, name, orjson.dumps(task)) for task in tasks]
             self._follow(futures)
             return [result_of(self._raw(future, stage)) for future in futures]
         finally:
@@ -145,8 +161,8 @@ class LocalRunner:
         pending = set(futures)
         tasks = rows = size = 0
         while pending:
-            done, pending = wait(pending, timeout=POLL_S, return_when=FIRST_EXCEPTION)
-            for future in done:
+            finished, pending = wait(pending, timeout=POLL_S, return_when=FIRST_EXCEPTION)
+            for future in finished:
                 if future.exception() is None:
                     more = _amounts(future.result())
                     tasks, rows, size = tasks + 1, rows + more[0], size + more[1]
@@ -161,8 +177,8 @@ class LocalRunner:
         except OmnigraphError:
             raise
         except Exception as error:
-            told = "".join(traceback.format_exception_only(error)).strip()
-            raise TaskFailed(stage=stage, engine="local", detail=told) from error
+            detail = "".join(traceback.format_exception_only(error)).strip()
+            raise TaskFailed(stage=stage, engine="local", detail=detail) from error
 
 
 # ---- Spark -----------------------------------------------------------------------------------------------------------
@@ -188,57 +204,60 @@ class SparkRunner:
     def is_here(self) -> bool:
         return not self._is_connect and str(self._spark.sparkContext.master).startswith("local")
 
-    def run(self, work: str, tasks: Sequence[Task], *, stage: str) -> list[Any]:
+    def run(self, function: TaskFunction, tasks: Sequence[Task], *, stage: str) -> list[Any]:
         self._watcher.stage(stage, tasks=len(tasks))
         if not tasks:
             return []
         texts = [orjson.dumps(task).decode() for task in tasks]
-        raw = self._by_connect(work, texts, stage) if self._is_connect else self._by_rdd(work, texts, stage)
-        return [result_of(one) for one in raw]
+        name = task_name(function)
+        responses = self._by_connect(name, texts, stage) if self._is_connect else self._by_rdd(name, texts, stage)
+        return [result_of(response) for response in responses]
 
-    def _by_rdd(self, work: str, texts: list[str], stage: str) -> list[bytes]:
+    def _by_rdd(self, name: str, texts: list[str], stage: str) -> list[bytes]:
         context = self._spark.sparkContext
-        counted = tuple(context.accumulator(0) for _ in range(3))
+        counters = tuple(context.accumulator(0) for _ in range(3))
         group = f"omnigraph-{uuid.uuid4().hex[:12]}"
 
-        def one(text: str) -> bytes:
-            done = perform_away(work, text)
-            for counter, amount in zip(counted, (1, *_amounts(done)), strict=True):
+        def run_task(text: str) -> bytes:
+            response = perform_away(name, text)
+            for counter, amount in zip(counters, (1, *_amounts(response)), strict=True):
                 counter.add(amount)
-            return done
+            return response
 
         def job() -> list[bytes]:
             context.setJobGroup(group, f"omnigraph: {stage}", interruptOnCancel=False)
-            found: list[bytes] = context.parallelize(texts, len(texts)).map(one).collect()
-            return found
+            responses: list[bytes] = context.parallelize(texts, len(texts)).map(run_task).collect()
+            return responses
 
-        def look() -> None:
-            tasks, rows, size = (counter.value for counter in counted)
+        def report() -> None:
+            tasks, rows, size = (counter.value for counter in counters)
             self._watcher.advance(tasks=tasks, rows=rows, size_bytes=size)
 
-        return _watched(job, look=look, cancel=lambda: context.cancelJobGroup(group), stage=stage)
+        return _run_watched(job, report=report, cancel=lambda: context.cancelJobGroup(group), stage=stage)
 
-    def _by_connect(self, work: str, texts: list[str], stage: str) -> list[bytes]:
+    def _by_connect(self, name: str, texts: list[str], stage: str) -> list[bytes]:
         from pyspark.sql import functions
 
         tag = f"omnigraph-{uuid.uuid4().hex[:12]}"
-        found: list[bytes] = []
+        responses: list[bytes] = []
         for part in _parts(texts):
 
             def job(part: list[str] = part) -> list[bytes]:
                 self._spark.addTag(tag)
-                done = functions.udf(_numbered(work, part), "binary", useArrow=False)("id").alias("done")
-                rows = self._spark.range(0, len(part), 1, len(part)).select("id", done).collect()
+                response = functions.udf(_numbered(name, part), "binary", useArrow=False)("id").alias("done")
+                rows = self._spark.range(0, len(part), 1, len(part)).select("id", response).collect()
                 return [bytes(row["done"]) for row in sorted(rows, key=lambda row: row["id"])]
 
-            found += _watched(job, look=lambda: None, cancel=lambda: self._spark.interruptTag(tag), stage=stage)
-            self._watcher.advance(tasks=len(found), rows=0, size_bytes=0)
-        return found
+            responses += _run_watched(
+                job, report=lambda: None, cancel=lambda: self._spark.interruptTag(tag), stage=stage
+            )
+            self._watcher.advance(tasks=len(responses), rows=0, size_bytes=0)
+        return responses
 
 
-def _numbered(work: str, texts: list[str]) -> Callable[[int], bytes]:
-    # Without types in its signature: Spark would try to make more of it than a plain function.
-    return lambda number: perform_away(work, texts[number])
+def _numbered(name: str, texts: list[str]) -> Callable[[int], bytes]:
+    # Without type hints: Spark derives the kind of a UDF from them.
+    return lambda number: perform_away(name, texts[number])
 
 
 def _parts(texts: list[str]) -> list[list[str]]:
@@ -253,55 +272,55 @@ def _parts(texts: list[str]) -> list[list[str]]:
     return parts
 
 
-def _watched(
-    job: Callable[[], list[bytes]], *, look: Callable[[], None], cancel: Callable[[], object], stage: str
+def _run_watched(
+    job: Callable[[], list[bytes]], *, report: Callable[[], None], cancel: Callable[[], object], stage: str
 ) -> list[bytes]:
-    """Run a Spark job in a thread of its own, so that this one can look at it and be interrupted."""
-    done: list[list[bytes]] = []
-    trouble: list[BaseException] = []
+    """Run a Spark job in another thread, so that this one can report progress and be interrupted."""
+    results: list[list[bytes]] = []
+    failures: list[BaseException] = []
 
     def body() -> None:
         try:
-            done.append(job())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the caller's thread
-            trouble.append(error)
+            results.append(job())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            failures.append(error)
 
     thread = threading.Thread(target=body, name="omnigraph-spark-job", daemon=True)
     thread.start()
     try:
         while thread.is_alive():
             thread.join(POLL_S)
-            look()
+            report()
     except KeyboardInterrupt:
         cancel()
         thread.join(30)
         raise
-    if trouble:
-        if not isinstance(trouble[0], Exception):
-            raise trouble[0]
-        raise TaskFailed(stage=stage, engine="spark", detail=reason_of(trouble[0])) from trouble[0]
-    return done[0]
+    if failures:
+        if not isinstance(failures[0], Exception):
+            raise failures[0]
+        raise TaskFailed(stage=stage, engine="spark", detail=reason_of(failures[0])) from failures[0]
+    return results[0]
 
 
-_CARRIED = re.compile(r"omnigraph-error\[([A-Za-z0-9+/=]+)\]")
+_ENCODED_ERROR = re.compile(r"omnigraph-error\[([A-Za-z0-9+/=]+)\]")
 
 
 def carried(error: OmnigraphError) -> RuntimeError:
-    """A typed error as text, for work that Spark runs without `perform`: only the text of an exception arrives."""
+    """A typed error as text, for code that Spark runs without `perform`: only the text of an exception is returned."""
     return RuntimeError(f"{error.message} omnigraph-error[{base64.b64encode(_failure(error)).decode()}]")
 
 
 def typed_error(error: Exception) -> OmnigraphError | None:
-    """The typed error that Spark's exception carries, if it does."""
-    found = _CARRIED.search(str(error))
-    if found is None:
+    """The typed error in the text of Spark's exception; None if there is none."""
+    match = _ENCODED_ERROR.search(str(error))
+    if match is None:
         return None
-    return _error_of(orjson.loads(base64.b64decode(found[1])))
+    return _error_of(orjson.loads(base64.b64decode(match[1])))
 
 
 def reason_of(error: Exception) -> str:
-    """The last lines of what a worker or the JVM said, without the stack of the JVM."""
+    """The error line of a worker's or the JVM's message, without the stack of the JVM."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("at ", "File ", "..."))]
-    python = [line for line in told if "Error" in line or "Exception" in line]
-    return (python[-1] if python else told[0] if told else type(error).__name__)[:1000]
+    shown = [line for line in lines if line and not line.startswith(("at ", "File ", "..."))]
+    python_errors = [line for line in shown if "Error" in line or "Exception" in line]
+    return (python_errors[-1] if python_errors else shown[0] if shown else type(error).__name__)[:1000]

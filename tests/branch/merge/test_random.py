@@ -41,9 +41,9 @@ def test_a_random_history_that_merges_by_tasks_equals_the_oracle(
 ) -> None:
     chunks: Counter[str] = Counter()
 
-    def run(self: RowTasks, work: str, tasks: Sequence[Any], **options: Any) -> list[Any]:
-        chunks[work] += len(tasks)
-        return original(self, work, tasks, **options)
+    def run(self: RowTasks, function: Any, tasks: Sequence[Any], **options: Any) -> list[Any]:
+        chunks[function.__name__] += len(tasks)
+        return original(self, function, tasks, **options)
 
     original = RowTasks.run
     monkeypatch.setattr(RowTasks, "run", run)

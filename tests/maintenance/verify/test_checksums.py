@@ -19,7 +19,7 @@ from omnigraph.storage import durability
 from omnigraph.storage.files import checksums
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.manifest.records import Record
-from omnigraph.tasks.runner import perform_away, result_of
+from omnigraph.tasks.runner import perform_away, result_of, task_name
 from tests.maintenance.verify import damage
 
 FLIPS = 16
@@ -196,7 +196,7 @@ def test_checksums_of_a_task_travel_with_itsresult_of(plain: og.Graph) -> None:
     """As on Spark, where the driver has not written the files."""
     pin = damage.pin_of(plain, "City")
     path = next(damage.folder(plain, pin).glob("data/*.lance"))
-    done = perform_away(f"{__name__}:noting", json.dumps({"path": str(path)}))
+    done = perform_away(task_name(noting), json.dumps({"path": str(path)}))
     assert checksums.noted(plain.uri, [pin.table]) == {}
     assert result_of(done) == "done"
     expected = {str(path.relative_to(plain.uri)): checksums.crc_of(str(path))}

@@ -17,8 +17,8 @@ from omnigraph.errors import StorageError, UsageError
 from omnigraph.maintenance.verify import checksums, isolated
 from omnigraph.maintenance.verify.checksums import Checksums
 from omnigraph.storage.files import footers
+from omnigraph.tasks.runner import task_name
 
-HERE = "tests.maintenance.verify.test_isolated"
 COUNT_OF_BUFFERS = -13
 """Where the highest byte of a count lies, from the end of a file of Lance, which it allocates 16 bytes each for."""
 ADDRESS_SPACE_BYTES = 8 << 30
@@ -77,23 +77,23 @@ def process(_: Mapping[str, Any]) -> int:
 
 
 def test_a_child_answers_and_is_used_again() -> None:
-    first = isolated.ask_child(f"{HERE}:process", {})
+    first = isolated.ask_child(task_name(process), {})
     assert first != os.getpid()
     with pytest.raises(UsageError, match="no"):
-        isolated.ask_child(f"{HERE}:refuse", {})
+        isolated.ask_child(task_name(refuse), {})
     with pytest.raises(RuntimeError, match="KeyError"):
-        isolated.ask_child(f"{HERE}:fail", {})
-    assert isolated.ask_child(f"{HERE}:process", {}) == first
+        isolated.ask_child(task_name(fail), {})
+    assert isolated.ask_child(task_name(process), {}) == first
 
 
 def test_a_child_that_aborts_or_hangs_is_told_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(isolated.Died, match=f"signal {int(signal.SIGABRT)}"):
-        isolated.ask_child(f"{HERE}:abort", {})
+        isolated.ask_child(task_name(abort), {})
     monkeypatch.setattr(isolated, "TASK_MAX_S", 0.1)
     with pytest.raises(isolated.Died, match="did not come to an end"):
-        isolated.ask_child(f"{HERE}:hang", {})
+        isolated.ask_child(task_name(hang), {})
     monkeypatch.undo()
-    assert isolated.ask_child(f"{HERE}:process", {}) != os.getpid()
+    assert isolated.ask_child(task_name(process), {}) != os.getpid()
 
 
 # ---- verify ----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from omnigraph.branch.merge.rules import value_violations
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EntityType
 from omnigraph.language.schema.serial import type_from_json
+from omnigraph.storage.array_text import packed_text, table_text, unpacked_text
 from omnigraph.storage.diff.table_version import TableVersion
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.lance.edits import Editor
@@ -29,7 +30,6 @@ from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.manifest.table import Manifest
-from omnigraph.storage.packed import packed_text, table_text, unpacked_text
 from omnigraph.write.compare import unchanged_mask
 
 Task = Mapping[str, Any]

@@ -25,15 +25,16 @@ import pyarrow.compute as pc
 from omnigraph.branch.diff.states import row_width_bytes
 from omnigraph.branch.merge.model import Conflict, MergeOptions
 from omnigraph.branch.merge.row_changes import DecidedRows, DeferredRows, TargetRows
+from omnigraph.branch.merge.row_task_work import compare_rows, decide_rows, write_rows
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EntityType
 from omnigraph.language.schema.serial import type_to_json
+from omnigraph.storage.array_text import packed_text, table_of_text, unpacked_text
 from omnigraph.storage.diff.table_version import TableVersion
 from omnigraph.storage.lance.edits import ROWS_PER_FRAGMENT
 from omnigraph.storage.lance.rewrite import fragment_from_json
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.storage.packed import packed_text, table_of_text, unpacked_text
 from omnigraph.write.delta import flat
 
 if TYPE_CHECKING:
@@ -43,15 +44,16 @@ CHUNK_BYTES = 8 << 20
 """About so many bytes of rows of one state are read at once; a task holds up to three states and a result."""
 FRAGMENT_BYTES = 64 << 20
 """A task that writes goes from chunk to chunk, up to so many bytes, and makes one fragment of them."""
-_WORK = "omnigraph.branch.merge.row_task_work"
 
 Task = dict[str, Any]
+TaskFunction = Callable[[Any], Any]
+"""A function of a module, which workers import by its name."""
 
 
 class TaskRunner(Protocol):
     """What runs tasks, here or on other machines."""
 
-    def run(self, work: str, tasks: Sequence[Mapping[str, Any]], *, stage: str) -> list[Any]: ...
+    def run(self, function: TaskFunction, tasks: Sequence[Mapping[str, Any]], *, stage: str) -> list[Any]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +64,12 @@ class RowTasks:
     """The runner for so many bytes of work."""
     bytes_min: int
     """Less is done in this process."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, work: str, tasks: Sequence[Task], *, stage: str, work_bytes: int) -> list[Any]:
+    def run(self, function: TaskFunction, tasks: Sequence[Task], *, stage: str, work_bytes: int) -> list[Any]:
         # Types are merged several at once: their tasks one type after the other, so that memory does not add up.
-        with self._lock:
-            return self.runner(work_bytes).run(f"{_WORK}:{work}", tasks, stage=stage)
+        with self._mutex:
+            return self.runner(work_bytes).run(function, tasks, stage=stage)
 
 
 def chunks(count: int, t: EntityType) -> Iterator[slice]:
@@ -103,7 +105,7 @@ def changed_rows(
         for part in chunks(len(new_addresses), t)
     ]
     size = 2 * len(new_addresses) * row_width_bytes(t)
-    results = tasks.run("compare_rows", bodies, stage=f"comparing {t.key}", work_bytes=size)
+    results = tasks.run(compare_rows, bodies, stage=f"comparing {t.key}", work_bytes=size)
     is_changed = np.zeros(len(new_addresses), dtype=bool)
     for part, result in zip(chunks(len(new_addresses), t), results, strict=True):
         is_changed[part.start + unpacked_text(result["changed"]).astype(np.int64)] = True
@@ -215,7 +217,7 @@ def decide_in_tasks(
 ) -> DecidedByTasks:
     """Decide on `count` entities, in the order of the tasks."""
     size = 3 * count * row_width_bytes(t)
-    results = tasks.run("decide_rows", bodies, stage=f"merging {t.key}", work_bytes=size)
+    results = tasks.run(decide_rows, bodies, stage=f"merging {t.key}", work_bytes=size)
     decided = [_decided(results, name) for name in ("copied", "replaced")]
     violations = [
         ((rank, sort_of_image), Violation(**body)) for r in results for rank, sort_of_image, body in r["violations"]
@@ -299,7 +301,7 @@ class Destination:
 
     def write(self, tasks: RowTasks, bodies: Sequence[Task], row_count: int) -> Written:
         size = row_count * row_width_bytes(self.type)
-        results = tasks.run("write_rows", bodies, stage=f"writing {self.type.key}", work_bytes=size)
+        results = tasks.run(write_rows, bodies, stage=f"writing {self.type.key}", work_bytes=size)
         written = Written([], [], sum(r["rows_done"] for r in results))
         for body, result in zip(bodies, results, strict=True):
             fragments = written.new if body["rows"] == "copied" else written.images

@@ -33,8 +33,6 @@ from omnigraph.tasks.staging import Staging, new_staging
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-WORK = "omnigraph.maintenance.optimize.tasks"
-
 
 @dataclass
 class Ready:
@@ -142,8 +140,8 @@ class Preparation:
             for ready, one in todo
         ]
         deferred = any(ready.plan.deferred for ready in wave)
-        name = "rewrite_deferred" if deferred else "rewrite_fragments"
-        done = self._runner.run(f"{WORK}:{name}", tasks, stage="rewriting fragments")
+        rewrite = work.rewrite_deferred if deferred else work.rewrite_fragments
+        done = self._runner.run(rewrite, tasks, stage="rewriting fragments")
         for (ready, _), found in zip(todo, done, strict=True):
             if "failed" in found:
                 _fail(ready, found)
@@ -168,7 +166,7 @@ class Preparation:
                 for fragments in index.build:
                     todo.append((ready, index))
                     tasks.append(self._segment_task(ready, index, fragments, trained))
-        done = self._runner.run(f"{WORK}:build_segment", tasks, stage="building indices")
+        done = self._runner.run(work.build_segment, tasks, stage="building indices")
         for (ready, index), found in zip(todo, done, strict=True):
             if found.get("by_store") or found.get("gone"):
                 _fail(ready, found)
@@ -215,7 +213,7 @@ class Preparation:
             for ready, index in todo
         ]
         found: dict[tuple[str, str], Any] = {}
-        done = self._runner.run(f"{WORK}:train_centroids", tasks, stage="training vector indices")
+        done = self._runner.run(work.train_centroids, tasks, stage="training vector indices")
         for (ready, index), one in zip(todo, done, strict=True):
             if one.get("by_store") or one.get("gone"):
                 _fail(ready, one)

@@ -27,7 +27,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import orjson
@@ -36,10 +35,8 @@ from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.scope import Line, line_of, place_of
 from omnigraph.maintenance.verify.tables import finding_json, opened, tell
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.tasks.runner import Runner, result_of
+from omnigraph.tasks.runner import Runner, TaskFunction, result_of, task_function, task_name
 
-PERFORM = "omnigraph.maintenance.verify.isolated:perform_task"
-READ_COLUMN = "omnigraph.maintenance.verify.isolated:read_column"
 TASK_MAX_S = 900.0
 """A task reads about a quarter of a million rows."""
 LARGE_BYTES = 64 << 20
@@ -73,14 +70,15 @@ class CarefulRunner:
     def is_here(self) -> bool:
         return self.inner.is_here
 
-    def run(self, work: str, tasks: Sequence[Any], *, stage: str) -> list[Any]:
+    def run(self, function: TaskFunction, tasks: Sequence[Any], *, stage: str) -> list[Any]:
         doubtful = [self._is_doubtful(task) for task in tasks]
         if not any(doubtful):
-            return self.inner.run(work, tasks, stage=stage)
+            return self.inner.run(function, tasks, stage=stage)
+        work = task_name(function)
         jobs = [
             {"work": work, "task": task, "isolated": isolated} for task, isolated in zip(tasks, doubtful, strict=True)
         ]
-        return self.inner.run(PERFORM, jobs, stage=stage)
+        return self.inner.run(perform_task, jobs, stage=stage)
 
     def _is_doubtful(self, task: Mapping[str, Any]) -> bool:
         if "line" not in task:
@@ -182,7 +180,7 @@ def ask_child(work: str, task: Mapping[str, Any]) -> Any:
     try:
         child = _taken()
     except OSError:
-        return _function(work)(task)  # no process can be started: then there is only this one
+        return task_function(work)(task)  # no process can be started: then there is only this one
     try:
         answer = child.ask(orjson.dumps({"work": work, "task": task}))
     except BaseException:
@@ -196,16 +194,11 @@ def ask_child(work: str, task: Mapping[str, Any]) -> Any:
     return result_of(answer)
 
 
-def _function(work: str) -> Any:
-    module, _, name = work.partition(":")
-    return getattr(import_module(module), name)
-
-
 def perform_task(job: Mapping[str, Any]) -> Any:
     """The task: another task, here or in a child."""
     work, task = job["work"], job["task"]
     if not job["isolated"]:
-        return _function(work)(task)
+        return task_function(work)(task)
     try:
         return ask_child(work, task)
     except Died as died:
@@ -225,7 +218,7 @@ def _finding(work: str, task: Mapping[str, Any], why: str) -> Finding:
     name, column = (index, None) if isinstance(index, str) else (index["name"], index["column"])
     if column is not None:
         try:
-            ask_child(READ_COLUMN, {"place": task["place"], "line": task["line"], "column": column})
+            ask_child(task_name(read_column), {"place": task["place"], "line": task["line"], "column": column})
         except Died as died:
             return _unreadable(line, [f"{column}: {died}"])
     return tell("index_unreadable", line, f"the index {name} can't be read", examples=[why])

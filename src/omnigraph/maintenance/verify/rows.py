@@ -45,8 +45,6 @@ from omnigraph.tasks.runner import Runner
 from omnigraph.tasks.staging import Staging
 from omnigraph.write.validate.unique import texts_of
 
-DIGEST_ROWS = "omnigraph.maintenance.verify.rows:digest_rows"
-CHECK_BUCKET = "omnigraph.maintenance.verify.rows:check_bucket"
 BUCKET_ROWS = 2_000_000
 BATCH_ROWS = 65_536
 WIDTH = 3
@@ -118,7 +116,7 @@ def check_rows(
         for line_id, (line, columns) in wanted.items()
         for group in grouped(facts[line.at]["fragments"])
     ]
-    made = runner.run(DIGEST_ROWS, tasks, stage="reading ids and endpoints")
+    made = runner.run(digest_rows, tasks, stage="reading ids and endpoints")
     broken = {task["id"] for task, one in zip(tasks, made, strict=True) if one["sent"] is None}
     asked = [q for q in questions if not {q.of.id, "" if q.among is None else q.among.id} & broken]
     sent = [one["sent"] for one in made]
@@ -126,7 +124,7 @@ def check_rows(
         {**shared, "questions": [_question_json(q) for q in asked], "parts": addressed(sent, bucket)}
         for bucket in range(buckets)
     ]
-    checked = runner.run(CHECK_BUCKET, checks, stage="checking rows")
+    checked = runner.run(check_bucket, checks, stage="checking rows")
     findings = [f for one in made for f in one["findings"]]
     told = [_told(place_of(place), asked[number], [one[number] for one in checked]) for number in range(len(asked))]
     return [*(finding_of(f) for f in findings), *(f for f in told if f is not None)], sum(o["rows_done"] for o in made)

@@ -13,17 +13,23 @@ from typing import Any
 from omnigraph.commit.committer import Committer
 from omnigraph.errors import BranchNotFound, UsageError
 from omnigraph.language.schema.model import EntityType
-from omnigraph.maintenance.verify.addresses import address_tasks
-from omnigraph.maintenance.verify.blobs import blob_tasks
-from omnigraph.maintenance.verify.checksums import check_manifest_files, checksum_tasks, is_index, version_crcs
-from omnigraph.maintenance.verify.files import INDEX_OF
+from omnigraph.maintenance.verify.addresses import address_tasks, check_addresses
+from omnigraph.maintenance.verify.blobs import blob_tasks, check_blobs
+from omnigraph.maintenance.verify.checksums import (
+    check_checksums,
+    check_manifest_files,
+    checksum_tasks,
+    is_index,
+    version_crcs,
+)
+from omnigraph.maintenance.verify.files import INDEX_OF, check_table
 from omnigraph.maintenance.verify.findings import Finding, VerifyResult, gathered
 from omnigraph.maintenance.verify.history import History, check_manifest
-from omnigraph.maintenance.verify.indices import SAMPLE_ROWS, index_tasks
+from omnigraph.maintenance.verify.indices import SAMPLE_ROWS, check_index, index_tasks
 from omnigraph.maintenance.verify.isolated import CarefulRunner, end_children
 from omnigraph.maintenance.verify.recheck import settled
 from omnigraph.maintenance.verify.rows import check_rows, questions_of
-from omnigraph.maintenance.verify.rules import rule_tasks
+from omnigraph.maintenance.verify.rules import check_rules, rule_tasks
 from omnigraph.maintenance.verify.scope import (
     Depth,
     FrozenManifest,
@@ -53,7 +59,6 @@ IN_FLIGHT_S = 7 * 24 * 3600.0
 """How old a file must be before somebody who still prepares a write can't have made it."""
 LOCAL_BELOW_BYTES = 256 << 20
 """To read less than this takes a process of this machine less time than a JVM and its workers need to begin."""
-CHECK_INDEX = "omnigraph.maintenance.verify.indices:check_index"
 
 
 @dataclass(frozen=True)
@@ -166,9 +171,6 @@ class _Job:
     def _depth(self) -> Depth:
         return "none" if self._options.quick else "all" if self._options.full else "some"
 
-    def _run(self, work: str, tasks: list[dict[str, Any]], *, stage: str) -> list[Any]:
-        return self._runner.run(f"omnigraph.maintenance.verify.{work}", tasks, stage=stage)
-
     def tables(self) -> Iterator[Finding]:
         by_root: dict[str, list[Line]] = {}
         for line in self._scope.lines:
@@ -185,7 +187,7 @@ class _Job:
             }
             for root, lines in by_root.items()
         ]
-        for done in self._run("files:check_table", tasks, stage="looking at files"):
+        for done in self._runner.run(check_table, tasks, stage="looking at files"):
             self._facts.update(done["facts"])
             self._sizes.update({at: fact.get("bytes", 0) for at, fact in done["facts"].items()})
             self.checked["files"] += done["files"]
@@ -199,7 +201,7 @@ class _Job:
         self.checked["checksums"] = chosen.checked + len(summed)
         self.checked["unchecked"] = chosen.unchecked + len(unsummed)
         self.checked["unchecked_bytes"] = chosen.unchecked_bytes + sum(f.get("version_bytes", 0) for f in unsummed)
-        done = self._run("checksums:check_checksums", chosen.tasks, stage="comparing checksums")
+        done = self._runner.run(check_checksums, chosen.tasks, stage="comparing checksums")
         self._trusted |= chosen.complete
         for task, result in zip(chosen.tasks, done, strict=True):
             yield from map(finding_of, result["findings"])
@@ -231,21 +233,21 @@ class _Job:
         tasks = index_tasks(self._place, self._heads_lines, self._facts, full=self._options.full, seed=self._seed)
         self.checked["indices"] = len({(t["line"]["pin"][0], str(t["line"]["pin"]), t["index"]["name"]) for t in tasks})
         entries = address_tasks(self._place, self._heads_lines, self._facts)
-        for done in self._run("addresses:check_addresses", entries, stage="following row addresses") if entries else ():
+        for done in self._runner.run(check_addresses, entries, stage="following row addresses") if entries else ():
             yield from map(finding_of, done["findings"])
-        for done in self._runner.run(CHECK_INDEX, tasks, stage="asking indices"):
+        for done in self._runner.run(check_index, tasks, stage="asking indices"):
             self.checked["index_questions"] += done["asked"]
             yield from map(finding_of, done["findings"])
 
     def blobs(self) -> Iterator[Finding]:
         tasks = blob_tasks(self._place, self._heads_lines, self._facts, read=self._depth, seed=self._seed)
-        for done in self._run("blobs:check_blobs", tasks, stage="looking at blobs"):
+        for done in self._runner.run(check_blobs, tasks, stage="looking at blobs"):
             self.checked["blobs"] += done["blobs"]
             yield from map(finding_of, done["findings"])
 
     def rules(self) -> Iterator[Finding]:
         tasks = rule_tasks(self._place, self._scope.images, self._facts)
-        for done in self._run("rules:check_rules", tasks, stage="checking rules"):
+        for done in self._runner.run(check_rules, tasks, stage="checking rules"):
             yield from map(finding_of, done["findings"])
 
 

@@ -1,6 +1,6 @@
-"""What every task of a bulk load knows: the staging area, the schema, the mode, how many buckets there are.
+"""What all tasks of a bulk load need: the staging area, the schema, the mode, the number of buckets.
 
-It is staged once and read once per worker and job; a task carries the address of it.
+It is staged once and read once per worker and job; a task carries a reference to it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Context:
 
 
 def stage_context(staging: Staging, schema: Schema, *, mode: str, buckets: int) -> dict[str, Any]:
-    """Write the context down; what is returned goes into every task as `context`."""
+    """Stage the context. Returns the reference that goes into every task as `context`."""
     body = {"schema": schema_to_json(schema), "mode": mode, "buckets": buckets}
     return {"staging": staging.to_json(), "name": staging.put_json("context", body)}
 
@@ -50,7 +50,7 @@ def context_of(task: Mapping[str, Any]) -> Context:
 
 @lru_cache(maxsize=4)
 def _context(address: bytes) -> Context:
-    place = orjson.loads(address)
-    staging = Staging.of(place["staging"])
-    body = staging.get_json(place["name"])
+    reference = orjson.loads(address)
+    staging = Staging.of(reference["staging"])
+    body = staging.get_json(reference["name"])
     return Context(staging, schema_from_json(body["schema"]), body["mode"], body["buckets"])

@@ -1,8 +1,8 @@
 """Cardinality in one bucket: how many edges of a type start at each source that the load touches.
 
-Touched are the sources of the input's edges, nodes that are new, and sources that an edge leaves because it is replaced
-or overwritten. A source that is no node afterwards does not count. Too many is told of the input's later edges, too
-few of the new node, or of the edge that moved away, or of no row.
+Touched are the sources of the input's edges, new nodes, and sources that lose an edge because it is replaced or
+overwritten. A source that is no node afterwards does not count. Too many edges are a violation of the input's later
+edges; too few of the new node, or of the edge that moved away, or of no row.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def check_degrees(bucket: Bucket, e: EdgeType) -> None:
     starts = bucket.rows("src", e)
     kept = bucket.kept("src", e)
     added = _added(bucket, n) if e.card_min > 0 else starts[:0]
-    left = _vacated(bucket, e) if e.card_min > 0 else np.empty((0, 4), dtype=np.uint64)
-    touched = np.concatenate([starts[:, :2], added[:, :2], left[:, :2]])
+    vacated = _vacated(bucket, e) if e.card_min > 0 else np.empty((0, 4), dtype=np.uint64)
+    touched = np.concatenate([starts[:, :2], added[:, :2], vacated[:, :2]])
     if len(touched) == 0:
         return
     index = Index(touched)
@@ -37,15 +37,15 @@ def check_degrees(bucket: Bucket, e: EdgeType) -> None:
     in_graph = np.bincount(stays[stays >= 0], minlength=len(touched))
     total = in_load + in_graph
     is_source = groups == np.arange(len(touched))
-    given, held = bucket.final_nodes(n)
-    standing = is_source.copy()
-    places = np.flatnonzero(is_source)
-    standing[places] = (given.find(touched[places]) >= 0) | (held.find(touched[places]) >= 0)
+    input_ids, graph_ids = bucket.final_nodes(n)
+    is_node = is_source.copy()
+    positions = np.flatnonzero(is_source)
+    is_node[positions] = (input_ids.find(touched[positions]) >= 0) | (graph_ids.find(touched[positions]) >= 0)
     if e.card_max is not None:
-        _too_many(bucket, e, starts, own, total, in_graph, standing & (total > e.card_max))
-    under = np.flatnonzero(standing & (total < e.card_min))
+        _too_many(bucket, e, starts, own, total, in_graph, is_node & (total > e.card_max))
+    under = np.flatnonzero(is_node & (total < e.card_min))
     if len(under):
-        _too_few(bucket, e, n, touched, under, total, added, left)
+        _too_few(bucket, e, n, touched, under, total, added, vacated)
 
 
 def _added(bucket: Bucket, n: NodeType) -> np.ndarray:
@@ -54,16 +54,16 @@ def _added(bucket: Bucket, n: NodeType) -> np.ndarray:
 
 
 def _vacated(bucket: Bucket, e: EdgeType) -> np.ndarray:
-    """Edges of the graph that the load replaces or takes away, with the source they had."""
+    """Edges of the graph that the load replaces or removes, with the source they had."""
     rows = bucket.existing("src", e)
     if e.key in bucket.overwritten:
         return rows
     replaced = bucket.replaced(e)[:, 0]
     if len(replaced) == 0 or len(rows) == 0:
         return rows[:0]
-    at = np.minimum(np.searchsorted(replaced, rows[:, 2]), len(replaced) - 1)
-    found: np.ndarray = rows[replaced[at] == rows[:, 2]]
-    return found
+    positions = np.minimum(np.searchsorted(replaced, rows[:, 2]), len(replaced) - 1)
+    vacated: np.ndarray = rows[replaced[positions] == rows[:, 2]]
+    return vacated
 
 
 def _too_many(
@@ -88,7 +88,7 @@ def _too_many(
     room = np.maximum(e.card_max - in_graph, 0)
     late = rows[rank >= room[codes]]
     extra = total[own[late]].astype(np.uint64)
-    bucket.told.add(e, Phase.CARDINALITY, Kind.TOO_MANY, starts[late, 2], extra=extra)
+    bucket.violations.add(e, Phase.CARDINALITY, Kind.TOO_MANY, starts[late, 2], extra=extra)
 
 
 def _too_few(
@@ -99,37 +99,45 @@ def _too_few(
     under: np.ndarray,
     total: np.ndarray,
     added: np.ndarray,
-    left: np.ndarray,
+    vacated: np.ndarray,
 ) -> None:
     number = bucket.context.type_index(e.key)
     sources, counts = touched[under], total[under].astype(np.uint64)
     new = Index(added).find(sources)
     hit = new >= 0
-    bucket.told.add(n, Phase.CARDINALITY, Kind.TOO_FEW_NODE, added[new[hit], 2], sub=number, part=1, extra=counts[hit])
-    sources, counts = sources[~hit], counts[~hit]
-    moved, seen = _moved(bucket, e, left)
-    at = Index(moved).find(sources)
-    hit = at >= 0
-    bucket.told.add(
-        e, Phase.CARDINALITY, Kind.TOO_FEW_EDGE, moved[at[hit], 2], part=2, other=seen[at[hit]], extra=counts[hit]
+    bucket.violations.add(
+        n, Phase.CARDINALITY, Kind.TOO_FEW_NODE, added[new[hit], 2], sub=number, part=1, extra=counts[hit]
     )
     sources, counts = sources[~hit], counts[~hit]
-    at = Index(left).find(sources)
-    nowhere = np.full(len(sources), NONE, dtype=np.uint64)
-    bucket.told.add(e, Phase.CARDINALITY, Kind.TOO_FEW, nowhere, part=3, other=left[at, 2], extra=counts)
+    moved, replaced_ids = _moved(bucket, e, vacated)
+    positions = Index(moved).find(sources)
+    hit = positions >= 0
+    bucket.violations.add(
+        e,
+        Phase.CARDINALITY,
+        Kind.TOO_FEW_EDGE,
+        moved[positions[hit], 2],
+        part=2,
+        other=replaced_ids[positions[hit]],
+        extra=counts[hit],
+    )
+    sources, counts = sources[~hit], counts[~hit]
+    positions = Index(vacated).find(sources)
+    no_row = np.full(len(sources), NONE, dtype=np.uint64)
+    bucket.violations.add(e, Phase.CARDINALITY, Kind.TOO_FEW, no_row, part=3, other=vacated[positions, 2], extra=counts)
 
 
-def _moved(bucket: Bucket, e: EdgeType, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _moved(bucket: Bucket, e: EdgeType, vacated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Edges of the input that moved away from a source, the last first, with the row id each replaces."""
     replaced = bucket.replaced(e)
-    if len(replaced) == 0 or len(left) == 0:
+    if len(replaced) == 0 or len(vacated) == 0:
         return np.empty((0, 3), dtype=np.uint64), np.empty(0, dtype=np.uint64)
-    at = np.searchsorted(replaced[:, 0], left[:, 2])
-    names = replaced[at, 1]
-    # Whether the edge still starts there shows in this bucket: a start with the same digest and name.
-    here = bucket.rows("src", e)
-    stays = {(a, b, c) for a, b, c in here.tolist()} if len(here) else set()
-    rows = np.column_stack([left[:, :2], names])
-    gone = np.array([(a, b, c) not in stays for a, b, c in rows.tolist()], dtype=bool)
-    order = np.argsort(left[gone, 2])[::-1]
-    return rows[gone][order], left[gone, 2][order]
+    positions = np.searchsorted(replaced[:, 0], vacated[:, 2])
+    names = replaced[positions, 1]
+    # If the edge still starts there, this bucket has a start with the same digest and name.
+    starts = bucket.rows("src", e)
+    stays = {(a, b, c) for a, b, c in starts.tolist()} if len(starts) else set()
+    rows = np.column_stack([vacated[:, :2], names])
+    is_gone = np.array([(a, b, c) not in stays for a, b, c in rows.tolist()], dtype=bool)
+    order = np.argsort(vacated[is_gone, 2])[::-1]
+    return rows[is_gone][order], vacated[is_gone, 2][order]

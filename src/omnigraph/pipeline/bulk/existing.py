@@ -1,6 +1,6 @@
-"""The existing task: some fragments of one pinned table to the digests of what the graph holds.
+"""The existing task: digests of the rows in some fragments of one pinned table.
 
-Where the input is small beside the table, only rows whose id the input names are sent: the rest can't matter.
+Where the input is small compared with the table, only rows whose id the input names are sent: no check needs the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read_existing(task: Mapping[str, Any]) -> dict[str, Any]:
     columns = _columns(t, wants)
     among = None if task.get("among") is None else _among(context.staging, task["among"])
     sender = Sender(context.buckets, width=4)
-    done = 0
+    scanned_rows = 0
     with reading(table, t):
         scanner = table.scanner(
             columns=columns,
@@ -46,9 +46,9 @@ def read_existing(task: Mapping[str, Any]) -> dict[str, Any]:
             batch_size=BATCH_ROWS,
         )
         for batch in scanner.to_batches():
-            done += batch.num_rows
+            scanned_rows += batch.num_rows
             _send(t, pa.table(batch), wants, among, sender)
-    return {"type": t.key, "sent": sender.send(context.staging, "ex"), "rows_done": done, "bytes_done": 0}
+    return {"type": t.key, "sent": sender.send(context.staging, "ex"), "rows_done": scanned_rows, "bytes_done": 0}
 
 
 def pin_json(pin: Pin) -> list[Any]:
@@ -56,8 +56,10 @@ def pin_json(pin: Pin) -> list[Any]:
 
 
 def open_pinned(context: Context, pin: Sequence[Any]) -> Any:
-    place = context.staging.location
-    return _open(place.uri, place.is_local, tuple(sorted(place.options.items())), Pin.from_json(pin[0], pin[1]))
+    location = context.staging.location
+    return _open(
+        location.uri, location.is_local, tuple(sorted(location.options.items())), Pin.from_json(pin[0], pin[1])
+    )
 
 
 @lru_cache(maxsize=64)
@@ -69,11 +71,11 @@ def _open(uri: str, is_local: bool, options: tuple[tuple[str, str], ...], pin: P
 
 
 def _columns(t: EntityType, wants: Sequence[str]) -> list[str]:
-    found = ["id"] if "id" in wants else []
-    found += [c for c in ("src", "dst") if c in wants]
+    columns = ["id"] if "id" in wants else []
+    columns += [c for c in ("src", "dst") if c in wants]
     if "unique" in wants:
-        found += [p for _, properties in unique_tuples(t) for p in properties]
-    return list(dict.fromkeys(found)) or ["id"]
+        columns += [p for _, properties in unique_tuples(t) for p in properties]
+    return list(dict.fromkeys(columns)) or ["id"]
 
 
 def _among(staging: Staging, names: Sequence[Sequence[str]]) -> pa.Array:
@@ -91,5 +93,5 @@ def _send(t: EntityType, rows: pa.Table, wants: Sequence[str], among: pa.Array |
     if "unique" in wants:
         for number, properties in unique_tuples(t):
             texts = texts_of(t, rows, properties)
-            held = np.asarray(texts.is_valid())
-            sender.add(relation(f"u{number}", t.key), digests(texts.drop_null()), *(n[held] for n in names))
+            is_valid = np.asarray(texts.is_valid())
+            sender.add(relation(f"u{number}", t.key), digests(texts.drop_null()), *(n[is_valid] for n in names))

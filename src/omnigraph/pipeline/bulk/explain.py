@@ -1,7 +1,7 @@
-"""From violations as words and numbers to what people read: which row, which rule, and the other one involved.
+"""Messages of violations: which row, which rule, and which other row is involved.
 
-The wording is that of `write.validate`. Rows are looked up in the staged tables, or in the graph where the other one
-is there; equal digests are checked to be equal texts on the way.
+The wording is that of `write.validate`. Rows are read from the staged tables, or from the graph if the other row is
+there. Rows with equal digests are asserted to have equal texts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIELDS = ("from", "to")
 
 @dataclass(frozen=True)
 class Places:
-    """Where the lines of pieces are, as users count them: `firsts[i]` lines of the input come before piece i."""
+    """Source and line number of the lines of pieces, as users count them."""
 
     pieces: Sequence[Mapping[str, Any]]
     segments: Sequence[Sequence[int]]
@@ -69,9 +69,9 @@ class Places:
         """The source of a line of a piece, and its number there, from 1."""
         starts, about = self._spans
         number = self._before[piece] + line - 1
-        at = max(0, bisect.bisect_right(starts, number) - 1)
-        source, before = about[at]
-        return source, before + number - starts[at] + 1
+        index = max(0, bisect.bisect_right(starts, number) - 1)
+        source, before = about[index]
+        return source, before + number - starts[index] + 1
 
     def text(self, piece: int, line: int) -> str:
         source, number = self.place(piece, line)
@@ -79,7 +79,7 @@ class Places:
 
 
 class Explainer:
-    """Reads what messages need, each table once."""
+    """Builds messages. Reads each staged table once."""
 
     def __init__(self, context: Context, places: Places, tables: Mapping[str, str], pins: Mapping[str, Any]) -> None:
         self._context = context
@@ -89,32 +89,32 @@ class Explainer:
         self._tables: dict[str, pa.Table] = {}
         self._types = list(context.types.values())
 
-    def violations(self, told: np.ndarray) -> list[Violation]:
-        return [self._violation([int(word) for word in row]) for row in told]
+    def violations(self, codes: np.ndarray) -> list[Violation]:
+        return [self._violation([int(word) for word in row]) for row in codes]
 
     def _row(self, t: EntityType, name: int) -> tuple[dict[str, Any], int, int]:
         """A row of the input, its piece, and its line there."""
-        piece, at = name >> ROW_BITS, name & (2**ROW_BITS - 1)
+        piece, offset = name >> ROW_BITS, name & (2**ROW_BITS - 1)
         key = f"{piece}|{t.key}"
         table = self._tables.get(key)
         if table is None:
             table = self._tables[key] = self._context.staging.get_table(self._names[key])
-        row = table.slice(at, 1).to_pylist()[0]
+        row = table.slice(offset, 1).to_pylist()[0]
         return row, piece, row[LINE]
 
-    def _held(self, t: EntityType, row_id: int, columns: Sequence[str]) -> dict[str, Any]:
+    def _graph_row(self, t: EntityType, row_id: int, columns: Sequence[str]) -> dict[str, Any]:
         """A row of the graph."""
         table = open_pinned(self._context, self._pins[t.key])
-        found: dict[str, Any] = rows_by_id(table, t, np.array([row_id], dtype=np.uint64), columns).to_pylist()[0]
-        return found
+        row: dict[str, Any] = rows_by_id(table, t, np.array([row_id], dtype=np.uint64), columns).to_pylist()[0]
+        return row
 
-    def _violation(self, told: Sequence[int]) -> Violation:
-        _, number, sub, _, name, kind, other, extra = told
+    def _violation(self, words: Sequence[int]) -> Violation:
+        _, number, sub, _, name, kind, other, extra = words
         t = self._types[number]
         if name == int(NONE):
             return self._of_the_graph(t, kind, sub, other, extra)
         row, piece, line = self._row(t, name)
-        source, at = self._places.place(piece, line)
+        source, line_number = self._places.place(piece, line)
         rule, message, prop = self._message(t, row, kind, sub, other, extra)
         return Violation(
             rule=rule,
@@ -122,22 +122,22 @@ class Explainer:
             message=message,
             entity_id=row["id"],
             property=prop,
-            line=at,
+            line=line_number,
             source=source,
         )
 
     def _message(
         self, t: EntityType, row: Mapping[str, Any], kind: int, sub: int, other: int, extra: int
     ) -> tuple[str, str, str | None]:
-        """Rule, message and property of a violation that is told of a row."""
+        """Rule, message and property of a violation by an input row."""
         rule = "key" if t.key_properties else "id"
-        who = shortened(repr(row["id"]))
+        entity = shortened(repr(row["id"]))
         if kind == Kind.REPEATED:
             first, piece, line = self._row(t, other)
             assert first["id"] == row["id"], "two ids share a digest"
-            return rule, f"{rule}: {who} is already given by {self._places.text(piece, line)}", None
+            return rule, f"{rule}: {entity} is already given by {self._places.text(piece, line)}", None
         if kind == Kind.EXISTS:
-            return rule, f"{rule}: {who} exists already", None
+            return rule, f"{rule}: {entity} exists already", None
         if kind == Kind.NO_NODE:
             assert isinstance(t, EdgeType)
             return "endpoint", f"{FIELDS[sub]}: {self._absence(t, row, sub, other, extra)}", FIELDS[sub]
@@ -164,7 +164,7 @@ class Explainer:
         joined = ", ".join(names)
         text = f"{names[0]}: {values[0]}" if len(names) == 1 else f"{joined}: ({', '.join(values)})"
         if kind == Kind.UNIQUE_GRAPH:
-            return "unique", f"{text} is held by {shortened(repr(self._held(t, other, ['id'])['id']))}", joined
+            return "unique", f"{text} is held by {shortened(repr(self._graph_row(t, other, ['id'])['id']))}", joined
         first, piece, line = self._row(t, other)
         holder = shortened(repr(first["id"]))
         where = self._places.text(piece, line)
@@ -179,22 +179,22 @@ class Explainer:
             return "cardinality", _too_few(e, row["id"], extra), None
         assert isinstance(t, EdgeType)
         if kind == Kind.TOO_FEW_EDGE:
-            return "cardinality", _too_few(t, self._held(t, other, ["src"])["src"], extra), "from"
+            return "cardinality", _too_few(t, self._graph_row(t, other, ["src"])["src"], extra), "from"
         name = f"{t.source} {shortened(repr(row['src']))}"
         return "cardinality", f"{name} has {extra} {t.name} edges, at most {t.card_max} allowed", "from"
 
     def _of_the_graph(self, t: EntityType, kind: int, sub: int, other: int, extra: int) -> Violation:
         assert isinstance(t, EdgeType)
         if kind == Kind.TOO_FEW:
-            message = _too_few(t, self._held(t, other, ["src"])["src"], extra)
+            message = _too_few(t, self._graph_row(t, other, ["src"])["src"], extra)
             return Violation(rule="cardinality", table_key=t.key, message=message, property="from")
-        edge = self._held(t, other, ["id", "src", "dst"])
+        edge = self._graph_row(t, other, ["id", "src", "dst"])
         node, field = (t.target, "to") if sub else (t.source, "from")
-        who = shortened(repr(edge["dst" if sub else "src"]))
+        node_id = shortened(repr(edge["dst" if sub else "src"]))
         return Violation(
             rule="endpoint",
             table_key=t.key,
-            message=f"{field}: the write removes {node} {who} and keeps this edge",
+            message=f"{field}: the write removes {node} {node_id} and keeps this edge",
             entity_id=edge["id"],
             property=field,
         )

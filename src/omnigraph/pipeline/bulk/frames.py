@@ -1,8 +1,8 @@
 """Spark DataFrames as inputs: their rows become staged Arrow tables, written where the partitions are.
 
-The way out of the JVM is a Python data source with an Arrow writer: it works on every kind of session, needs no shared
-file system but the graph's own store, and no pandas. What the tasks wrote is listed by the commit in a file of an
-agreed name; a task that ran twice wrote a file that is not in it.
+Rows leave the JVM through a Python data source with an Arrow writer: it works on every kind of session, and needs no
+shared file system but the graph's own store, and no pandas. The commit lists the files of the tasks in a file of an
+agreed name; the file of a second run of a task is not in it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def stage_frame(staging: Staging, frame: Any) -> list[tuple[str, int]]:
     except Exception as error:
         failed = TaskFailed(stage="staging a DataFrame", engine="spark", detail=reason_of(error))
         raise typed_error(error) or failed from error
-    found = orjson.loads(staging.get(listing))
-    return [(name, size) for name, size in found]
+    files = orjson.loads(staging.get(listing))
+    return [(name, size) for name, size in files]
 
 
 def _source() -> type:
@@ -92,22 +92,22 @@ def stage_batches(staging: Staging, batches: Iterator[Any]) -> list[tuple[str, i
     """Record batches as staged tables of a good size."""
     import pyarrow as pa
 
-    found: list[tuple[str, int]] = []
-    held: list[Any] = []
+    files: list[tuple[str, int]] = []
+    pending: list[Any] = []
 
     def flush() -> None:
-        if held:
-            table = pa.Table.from_batches(held)
-            found.append((staging.put_table("frame", table), max(1, table.nbytes)))
-            held.clear()
+        if pending:
+            table = pa.Table.from_batches(pending)
+            files.append((staging.put_table("frame", table), max(1, table.nbytes)))
+            pending.clear()
 
     for batch in batches:
         if batch.num_rows:
-            held.append(batch)
-        if sum(b.num_rows for b in held) >= ROWS_PER_FILE:
+            pending.append(batch)
+        if sum(b.num_rows for b in pending) >= ROWS_PER_FILE:
             flush()
     flush()
-    return found
+    return files
 
 
 def list_files(staging: Staging, listing: str, files: list[tuple[str, int]]) -> None:

@@ -3,7 +3,7 @@
 A piece is one or several segments, in the order of the input: a byte range of a file of lines, a whole compressed
 file, some row groups, batches, stripes or fragments, a staged table. Small files share a piece, large ones are cut.
 Cutting reads file names, sizes and footers, never rows; only large files of CSV are scanned for the borders of their
-records (`pipeline.csv.cut`).
+records (`pipeline.csv.splits`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from omnigraph.tasks.runner import Runner
 from omnigraph.tasks.staging import Staging
 
 PIECE_BYTES = (4 << 20, 48 << 20)
-"""The least and the most that one task reads of plain files; formats that are packed count four times."""
+"""The minimum and the maximum that one task reads of plain files; packed formats count several times (`PACKED`)."""
 PACKED = {"parquet": 4, "orc": 4, "lance": 2}
 
 Piece = dict[str, Any]
@@ -37,9 +37,9 @@ class Cut:
 
 
 def piece_bytes(total: int, parallelism: int) -> int:
-    """Enough pieces for every worker to have some to choose from, none so large that memory follows the input."""
-    least, most = PIECE_BYTES
-    return max(least, min(most, total // max(1, 3 * parallelism) + 1))
+    """The size of a piece: several pieces per worker, but limited, so that memory does not grow with the input."""
+    minimum, maximum = PIECE_BYTES
+    return max(minimum, min(maximum, total // max(1, 3 * parallelism) + 1))
 
 
 def envelope_pieces(files: Sequence[InputFile], *, size: int, max_line_bytes: int) -> Iterator[Piece]:
@@ -91,7 +91,7 @@ def csv_inputs(
 
 
 def staged_pieces(t: EntityType, source: TableSource, names: Sequence[tuple[str, int]]) -> Iterator[Piece]:
-    """Pieces of tables that lie in the staging area, as a program gave them. `names` come with their bytes."""
+    """Pieces of tables that a program passed and that are staged. `names` come with their bytes."""
     for name, size in names:
         segment = {"source": source.path, "staged": name, "bytes": size, "read": size}
         yield {"kind": "table", "type": t.key, **source.to_json(), "format": "staged", "segments": [segment]}
@@ -103,20 +103,20 @@ def numbered(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
 
 def files_of(source: TableSource) -> list[InputFile]:
     if source.kind not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise UsageError(detail=f"{source.kind} is read by Spark only: use --engine spark, or one of {known}.")
+        formats = ", ".join(FORMATS)
+        raise UsageError(detail=f"{source.kind} is read by Spark only: use --engine spark, or one of {formats}.")
     return find_files(source.path)
 
 
 def _grouped(segments: Iterator[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
     group: list[dict[str, Any]] = []
-    held = 0
+    group_bytes = 0
     for segment in segments:
-        if group and held + segment["bytes"] > size:
+        if group and group_bytes + segment["bytes"] > size:
             yield group
-            group, held = [], 0
+            group, group_bytes = [], 0
         group.append(segment)
-        held += segment["bytes"]
+        group_bytes += segment["bytes"]
     if group:
         yield group
 
@@ -151,7 +151,7 @@ def _table_segments(
 
 
 class _readable:
-    """A file that can't be read as what it is said to be, as a typed error that names it."""
+    """Turns the failure to read a file in its format into a typed error that names the file."""
 
     def __init__(self, file: InputFile) -> None:
         self._path = file.path
@@ -165,7 +165,7 @@ class _readable:
 
 
 def staged_table(staging: Staging, table: Any, *, size: int) -> list[tuple[str, int]]:
-    """Put an Arrow table that a program holds into the staging area, in slices."""
+    """Stage an Arrow table that a program passed, in slices."""
     rows = max(1, table.num_rows * size // max(1, table.nbytes))
     slices = [table.slice(start, rows) for start in range(0, table.num_rows, rows)]
     return [(staging.put_table("given", part), max(1, part.nbytes)) for part in slices]

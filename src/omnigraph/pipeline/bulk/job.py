@@ -1,4 +1,4 @@
-"""The stages of one bulk load, as the driver runs them. It holds names and counts; rows stay where the tasks are."""
+"""The stages of one bulk load, as the driver runs them. The driver has names and counts; rows stay with the tasks."""
 
 from __future__ import annotations
 
@@ -9,61 +9,63 @@ from typing import Any
 
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Schema
+from omnigraph.pipeline.bulk.check import check_bucket
+from omnigraph.pipeline.bulk.compare import compare_piece
 from omnigraph.pipeline.bulk.context import stage_context
-from omnigraph.pipeline.bulk.existing import pin_json
+from omnigraph.pipeline.bulk.existing import pin_json, read_existing
 from omnigraph.pipeline.bulk.explain import Places
 from omnigraph.pipeline.bulk.input_splits import Piece
+from omnigraph.pipeline.bulk.read import read_piece
 from omnigraph.tasks.exchange import addressed
 from omnigraph.tasks.runner import Runner
 from omnigraph.tasks.staging import Staging
 
-PACKAGE = "omnigraph.pipeline.bulk"
 ROWS_PER_BUCKET = 1_000_000
 BUCKETS_MAX = 1024
 EXISTING_ROWS_PER_TASK = 1_000_000
 AMONG_MAX = 2_000_000
-"""More values of the input than these are not carried to the tasks that scan the graph."""
+"""If the input has more values, they are not sent to the tasks that scan the graph."""
 ROW_BYTES = 64
-"""What a row of an input takes at least, to guess how many there are before they are read."""
+"""The minimum size of an input row, to estimate the number of rows before they are read."""
 
 
 @dataclass
 class State:
-    """What is known of the rows so far: which no longer count, why, and which replace rows of the graph."""
+    """The state of the input rows so far: which are removed, why, and which replace rows of the graph."""
 
-    gone: dict[str, list[str]] = field(default_factory=dict)
-    gone_most: Counter[str] = field(default_factory=Counter)
-    """How many rows of a type are gone at the most: a row may be named twice."""
-    told: list[tuple[int, str]] = field(default_factory=list)
+    removed: dict[str, list[str]] = field(default_factory=dict)
+    removed_max: Counter[str] = field(default_factory=Counter)
+    """The maximum number of removed rows of a type: a row may be counted twice."""
+    violation_files: list[tuple[int, str]] = field(default_factory=list)
     existing: list[int] | None = None
-    """The first row with an id that the graph has, as `Told` tells it."""
+    """The first row with an id that the graph has, as a violation of `ViolationLog`."""
     matches: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
 
-    def take_out(self, key: str, name: str, count: int) -> None:
-        self.gone.setdefault(key, []).append(name)
-        self.gone_most[key] += count
+    def remove(self, key: str, name: str, count: int) -> None:
+        self.removed.setdefault(key, []).append(name)
+        self.removed_max[key] += count
 
     def drop(self, dropped: Mapping[str, Sequence[Any]]) -> None:
         for key, (name, count) in dropped.items():
-            self.take_out(key, name, count)
+            self.remove(key, name, count)
 
     def match_files(self) -> dict[str, list[str]]:
-        return {key: [m["file"] for m in found] for key, found in self.matches.items()}
+        return {key: [m["file"] for m in matches] for key, matches in self.matches.items()}
 
     def match_slices(self, key: str, piece: int) -> list[list[Any]]:
-        """Where the matches of one piece's rows are."""
-        found: list[list[Any]] = []
-        for one in self.matches.get(key, ()):
+        """The slices of files that hold the matches of one piece's rows."""
+        slices: list[list[Any]] = []
+        for match in self.matches.get(key, ()):
             start = 0
-            for number, count in zip(one["pieces"], one["counts"], strict=True):
+            for number, count in zip(match["pieces"], match["counts"], strict=True):
                 if number == piece:
-                    found.append([one["file"], start, count])
+                    slices.append([match["file"], start, count])
                 start += count
-        return found
+        return slices
 
 
 class Job:
-    """One load's tasks: read once, checked against a view as often as the door asks."""
+    """The tasks of one load: the input is read once, and checked against each view that the committer prepares on."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class Job:
         existing_rows: int,
         named: Iterable[str] = (),
     ) -> None:
-        """`named` are the keys of types that a table was given for, whatever rows it has."""
+        """`named` are the keys of types that a table was passed for, even if it has no rows."""
         self.runner = runner
         self.staging = staging
         self.schema = schema
@@ -91,11 +93,11 @@ class Job:
         self.read: list[Mapping[str, Any]] = []
         self._existing: dict[str, tuple[Any, list[Mapping[str, Any]]]] = {}
 
-    # ---- what was read -----------------------------------------------------------------------------------------------
+    # ---- the input ---------------------------------------------------------------------------------------------------
 
     def read_inputs(self) -> None:
         tasks = [{"context": self.context, "piece": piece} for piece in self.pieces]
-        self.read = self.runner.run(f"{PACKAGE}.read:read_piece", tasks, stage="reading")
+        self.read = self.runner.run(read_piece, tasks, stage="reading")
 
     @property
     def places(self) -> Places:
@@ -104,23 +106,23 @@ class Job:
     @property
     def row_counts(self) -> dict[str, int]:
         """Rows per type key, of types that the input holds."""
-        found: Counter[str] = Counter()
-        for one in self.read:
-            found.update({key: about["rows"] for key, about in one["types"].items()})
-        return {key: found[key] for key in self.types if found[key]}
+        counts: Counter[str] = Counter()
+        for result in self.read:
+            counts.update({key: about["rows"] for key, about in result["types"].items()})
+        return {key: counts[key] for key in self.types if counts[key]}
 
     @property
     def own_ids(self) -> list[str]:
-        return sorted({key for one in self.read for key, about in one["types"].items() if about["own_ids"]})
+        return sorted({key for result in self.read for key, about in result["types"].items() if about["own_ids"]})
 
     @property
     def touched(self) -> list[str]:
-        """Keys of the types that this load is about: with rows, or, to be overwritten, named by a table or a line."""
-        given = self.row_counts
+        """Keys of the types that this load changes: with rows, or, to be overwritten, named by a table or a line."""
+        row_counts = self.row_counts
         if self.mode != "overwrite":
-            return list(given)
-        named = self._named.union(*(one["named"] for one in self.read))
-        return [key for key in self.types if key in given or key in named]
+            return list(row_counts)
+        named = self._named.union(*(result["named"] for result in self.read))
+        return [key for key in self.types if key in row_counts or key in named]
 
     @property
     def overwritten(self) -> list[str]:
@@ -128,25 +130,27 @@ class Job:
 
     def tables(self) -> dict[str, str]:
         """The staged table of each piece and type."""
-        return {f"{one['piece']}|{key}": about["table"] for one in self.read for key, about in one["types"].items()}
+        return {
+            f"{result['piece']}|{key}": about["table"] for result in self.read for key, about in result["types"].items()
+        }
 
     @property
-    def has_no_records(self) -> bool:
+    def has_rejected_lines(self) -> bool:
         """Whether the input has lines that are no rows of any type."""
-        return any(one["rejected"] is not None for one in self.read)
+        return any(result["rejected"] is not None for result in self.read)
 
-    # ---- what the graph holds ----------------------------------------------------------------------------------------
+    # ---- existing rows -----------------------------------------------------------------------------------------------
 
-    def wanted(self, view: View) -> dict[str, tuple[set[str], bool]]:
-        """The relations of the graph's tables that checks ask for, and whether rows the input does not name matter."""
-        given, overwritten = self.touched, set(self.overwritten)
-        found: dict[str, tuple[set[str], bool]] = {}
+    def relations(self, view: View) -> dict[str, tuple[set[str], bool]]:
+        """The relations of the graph's tables that checks need, and whether rows that the input lacks matter."""
+        touched, overwritten = self.touched, set(self.overwritten)
+        relations: dict[str, tuple[set[str], bool]] = {}
 
         def want(t: EntityType, *names: str, whole: bool = False) -> None:
-            wants, was_whole = found.get(t.key, (set(), False))
-            found[t.key] = (wants | set(names), was_whole or whole)
+            wants, was_whole = relations.get(t.key, (set(), False))
+            relations[t.key] = (wants | set(names), was_whole or whole)
 
-        for key in given:
+        for key in touched:
             t = self.types[key]
             if key not in overwritten:
                 if key in self.own_ids:
@@ -163,59 +167,59 @@ class Job:
                     if e.key not in overwritten:
                         want(e, "src", "dst", whole=True)
         for e in self.schema.edges:
-            if self._counts_degrees(e, given):
+            if self._counts_degrees(e, touched):
                 want(e, "src", whole=True)
                 want(self.schema.node[e.source], "id", whole=True)
-        return {key: wants for key, wants in found.items() if view.count(self.types[key])}
+        return {key: wants for key, wants in relations.items() if view.count(self.types[key])}
 
-    def _counts_degrees(self, e: EdgeType, given: Sequence[str]) -> bool:
-        if e.key in given and (e.card_min > 0 or e.card_max is not None):
+    def _counts_degrees(self, e: EdgeType, touched: Sequence[str]) -> bool:
+        if e.key in touched and (e.card_min > 0 or e.card_max is not None):
             return True
-        return e.card_min > 0 and self.schema.node[e.source].key in given
+        return e.card_min > 0 and self.schema.node[e.source].key in touched
 
     def read_existing(self, view: View) -> list[Mapping[str, Any]]:
-        """The digests of what the graph holds; tables that have not moved since the last view are not read again."""
+        """The digests of existing rows; tables that are unchanged since the last view are not read again."""
         tasks = []
-        wanted = self.wanted(view)
-        for key, (wants, whole) in wanted.items():
+        relations = self.relations(view)
+        for key, (wants, whole) in relations.items():
             t = self.types[key]
             pin = view.pins[t.id]
-            known = self._existing.get(key)
-            if known is not None and known[0] == pin:
+            cached = self._existing.get(key)
+            if cached is not None and cached[0] == pin:
                 continue
             self._existing[key] = (pin, [])
             among = None if whole else self._among(t, view.count(t))
             for group in _fragment_groups(view.open(t), self.runner.parallelism):
                 about = {"context": self.context, "type": key, "pin": pin_json(pin), "fragments": group}
                 tasks.append({**about, "wants": sorted(wants), "among": among})
-        for done in self.runner.run(f"{PACKAGE}.existing:read_existing", tasks, stage="looking into the graph"):
-            if done["sent"] is not None:
-                self._existing[done["type"]][1].append(done["sent"])
-        return [sent for key in wanted for sent in self._existing[key][1]]
+        for result in self.runner.run(read_existing, tasks, stage="looking into the graph"):
+            if result["sent"] is not None:
+                self._existing[result["type"]][1].append(result["sent"])
+        return [sent for key in relations for sent in self._existing[key][1]]
 
     def _among(self, t: EntityType, existing: int) -> list[list[str]] | None:
-        """The staged columns that name ids of this type, if they are few beside what the graph holds."""
-        found: list[list[str]] = []
+        """The staged columns that name ids of this type, if they are few compared with the rows of the graph."""
+        columns: list[list[str]] = []
         total = 0
-        for one in self.read:
-            for key, about in one["types"].items():
+        for result in self.read:
+            for key, about in result["types"].items():
                 other = self.types[key]
-                columns = ["id"] if other is t else []
+                names = ["id"] if other is t else []
                 if isinstance(other, EdgeType):
-                    columns += [c for c, n in (("src", other.source), ("dst", other.target)) if n == t.name]
-                found += [[about["table"], column] for column in columns]
-                total += about["rows"] * len(columns)
-        return found if total <= min(AMONG_MAX, existing // 4) else None
+                    names += [c for c, n in (("src", other.source), ("dst", other.target)) if n == t.name]
+                columns += [[about["table"], column] for column in names]
+                total += about["rows"] * len(names)
+        return columns if total <= min(AMONG_MAX, existing // 4) else None
 
     # ---- checks ------------------------------------------------------------------------------------------------------
 
     def check(
         self, existing: Sequence[Mapping[str, Any]], state: State, asks: Iterable[str], *, blames: bool
     ) -> list[Mapping[str, Any]]:
-        sent = [one["sent"] for one in self.read]
+        sent = [result["sent"] for result in self.read]
         about = {
             "context": self.context,
-            "gone": state.gone,
+            "gone": state.removed,
             "matches": state.match_files(),
             "asks": sorted(asks),
             "overwritten": self.overwritten,
@@ -226,35 +230,35 @@ class Job:
             {**about, "inputs": addressed(sent, bucket), "existing": addressed(existing, bucket)}  # type: ignore[arg-type]
             for bucket in range(self.buckets)
         ]
-        return self.runner.run(f"{PACKAGE}.check:check_bucket", tasks, stage="checking")
+        return self.runner.run(check_bucket, tasks, stage="checking")
 
     def compare(self, view: View, state: State) -> None:
-        """Drop the matched rows that the graph has exactly so."""
+        """Drop the matched rows that are equal to their rows in the graph."""
         tasks = []
-        for one in self.read:
+        for result in self.read:
             types = {}
-            for key, about in one["types"].items():
-                slices = state.match_slices(key, one["piece"])
+            for key, about in result["types"].items():
+                slices = state.match_slices(key, result["piece"])
                 if slices:
                     pin = pin_json(view.pins[self.types[key].id])
                     types[key] = {"table": about["table"], "pin": pin, "matches": slices}
             if types:
-                tasks.append({"context": self.context, "gone": state.gone, "types": types})
-        for done in self.runner.run(f"{PACKAGE}.compare:compare_piece", tasks, stage="comparing"):
-            state.drop(done["dropped"])
+                tasks.append({"context": self.context, "gone": state.removed, "types": types})
+        for comparison in self.runner.run(compare_piece, tasks, stage="comparing"):
+            state.drop(comparison["dropped"])
 
 
 def _fragment_groups(table: Any, parallelism: int) -> list[list[int]]:
     """Fragments in groups of about equal rows: enough for every worker, none too large."""
     sizes = [(f.fragment_id, f.metadata.physical_rows) for f in table.get_fragments()]
     total = sum(size for _, size in sizes)
-    most = max(1, min(EXISTING_ROWS_PER_TASK, total // max(1, parallelism) + 1))
+    rows_max = max(1, min(EXISTING_ROWS_PER_TASK, total // max(1, parallelism) + 1))
     groups: list[list[int]] = []
-    held = most
+    group_rows = rows_max
     for number, size in sizes:
-        if held + size > most:
+        if group_rows + size > rows_max:
             groups.append([])
-            held = 0
+            group_rows = 0
         groups[-1].append(number)
-        held += size
+        group_rows += size
     return groups

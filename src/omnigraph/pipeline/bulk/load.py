@@ -1,7 +1,7 @@
-"""The operation behind a bulk load: settle what counts, write it, hand the work to the door.
+"""The operation of a bulk load: decide which rows count, write them, return the prepared work to the committer.
 
-It may be asked again, on a newer view: the inputs are not read again, tables of the graph that did not move are not
-scanned again, everything else is. What an earlier turn wrote is unreferenced.
+It may be prepared again on a newer view: the inputs are not read again, tables of the graph that did not change are not
+scanned again, everything else is. Files of an earlier preparation are unreferenced.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from omnigraph.errors import StaleView
 from omnigraph.graph.results import LoadResult
 from omnigraph.language.schema.model import EntityType, NodeType, Schema
 from omnigraph.pipeline.bulk.existing import pin_json
-from omnigraph.pipeline.bulk.job import PACKAGE, Job, State
+from omnigraph.pipeline.bulk.job import Job, State
 from omnigraph.pipeline.bulk.quarantine import write_quarantine
-from omnigraph.pipeline.bulk.resolve_rejects import live_types, settle
+from omnigraph.pipeline.bulk.resolve_rejects import live_types, resolve_rejects
+from omnigraph.pipeline.bulk.write import delete_rows, write_rows
 
 UNIT_ROWS = 400_000
-"""What one write task takes of one type, so that fragments come out in a good size."""
+"""The rows of one type that one write task takes, so that fragments get a good size."""
 
 
 @dataclass
 class _Last:
-    """What the last preparation found; the commit that is acknowledged is the last one that was prepared."""
+    """The result of the last preparation; the commit that is acknowledged is the last one that was prepared."""
 
     state: State | None = None
     view: View | None = None
@@ -49,13 +50,13 @@ class BulkLoad:
     def prepare(self, view: View) -> Prepared:
         if view.schema != self.schema:
             raise StaleView(detail="the branch's schema was changed while its input was being read.")
-        state = settle(self.job, view, tolerant=self.on_error == "quarantine")
+        state = resolve_rejects(self.job, view, tolerant=self.on_error == "quarantine")
         self.last.state, self.last.view = state, view
         tables, counts = _written(self.job, view, state)
         return Prepared(view=view, tables=tables, reads=_consulted(self.job, view), summary=counts, result=counts)
 
     def finish(self, outcome: Outcome, *, branch: str) -> LoadResult:
-        """Write the quarantine, now that the rest is loaded, and say what happened."""
+        """Write the quarantine after the commit. Returns the result of the load."""
         by_rule: Counter[str] = Counter()
         if not outcome.repeated and self.on_error == "quarantine":
             assert self.last.state is not None
@@ -76,18 +77,18 @@ class BulkLoad:
 
 
 def _consulted(job: Job, view: View) -> frozenset[str]:
-    """The tables that checks may have asked."""
-    found: set[str] = set()
+    """The tables that checks may have read."""
+    table_ids: set[str] = set()
     for key in job.touched:
         t = job.types[key]
-        found.add(t.id)
+        table_ids.add(t.id)
         if isinstance(t, NodeType):
             incident = job.schema.incident_edges(t.name)
             if job.overwritten or any(e.card_min for e in incident):
-                found.update(e.id for e in incident)
+                table_ids.update(e.id for e in incident)
         else:
-            found.update(job.schema.node[name].id for name in (t.source, t.target))
-    return frozenset(found & set(view.pins))
+            table_ids.update(job.schema.node[name].id for name in (t.source, t.target))
+    return frozenset(table_ids & set(view.pins))
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ def _consulted(job: Job, view: View) -> frozenset[str]:
 
 @dataclass
 class _Work:
-    """One type's table: where it is written, and what the tasks made of it."""
+    """One type's table: where it is written, and the results of the tasks."""
 
     type: EntityType
     pin: Any
@@ -105,7 +106,7 @@ class _Work:
     replaced: list[str] = field(default_factory=list)
     addresses: list[str] = field(default_factory=list)
     touched: set[int] = field(default_factory=set)
-    left: list[str] = field(default_factory=list)
+    updated_fragments: list[str] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     inserted: int = 0
     updated: int = 0
@@ -123,9 +124,9 @@ def _written(job: Job, view: View, state: State) -> tuple[dict[str, TableWork], 
     tables: dict[str, TableWork] = {}
     counts: dict[str, dict[str, int]] = {"inserted": {}, "updated": {}, "deleted": {}}
     for key, work in works.items():
-        gone = view.count(work.type) if key in overwritten else 0
-        steps = _steps(work, is_overwritten=key in overwritten and gone > 0)
-        for name, count in (("inserted", work.inserted), ("updated", work.updated), ("deleted", gone)):
+        deleted = view.count(work.type) if key in overwritten else 0
+        steps = _steps(work, is_overwritten=key in overwritten and deleted > 0)
+        for name, count in (("inserted", work.inserted), ("updated", work.updated), ("deleted", deleted)):
             if count:
                 counts[name][key] = count
         if steps:
@@ -138,8 +139,9 @@ def _written(job: Job, view: View, state: State) -> tuple[dict[str, TableWork], 
 def _steps(work: _Work, *, is_overwritten: bool) -> tuple[Any, ...]:
     from lance.fragment import FragmentMetadata
 
-    new, replaced, left = (
-        [FragmentMetadata.from_json(text) for text in texts] for texts in (work.new, work.replaced, work.left)
+    new, replaced, updated = (
+        [FragmentMetadata.from_json(text) for text in texts]
+        for texts in (work.new, work.replaced, work.updated_fragments)
     )
     if is_overwritten:
         return (work.editor.exchanged(new),)
@@ -147,46 +149,46 @@ def _steps(work: _Work, *, is_overwritten: bool) -> tuple[Any, ...]:
     if new:
         steps.append(work.editor.appended(new))
     if replaced:
-        steps.append(work.editor.update(new=replaced, updated=left, removed=work.removed))
+        steps.append(work.editor.update(new=replaced, updated=updated, removed=work.removed))
     return tuple(steps)
 
 
 def _run_writes(job: Job, state: State, works: Mapping[str, _Work]) -> None:
     units = [unit for key, work in works.items() for unit in _units(job, state, key, work)]
     total = sum(unit["rows"] for unit in units)
-    most = max(1, total // max(1, 2 * job.runner.parallelism))
+    rows_max = max(1, total // max(1, 2 * job.runner.parallelism))
     packed: list[list[dict[str, Any]]] = []
-    held = most
+    group_rows = rows_max
     for unit in units:
-        if held >= most or held + unit["rows"] > 2 * most:
+        if group_rows >= rows_max or group_rows + unit["rows"] > 2 * rows_max:
             packed.append([])
-            held = 0
+            group_rows = 0
         packed[-1].append(unit)
-        held += unit["rows"]
-    tasks = [{"context": job.context, "gone": state.gone, "jobs": jobs} for jobs in packed]
-    for done in job.runner.run(f"{PACKAGE}.write:write_rows", tasks, stage="writing"):
-        for result in done["jobs"]:
-            work = works[result["type"]]
-            work.new += result["new"]
-            work.replaced += result["replaced"]
-            work.inserted += result["inserted"]
-            work.updated += result["updated"]
-            if result["at"] is not None:
-                work.addresses.append(result["at"])
-                work.touched.update(result["fragments"])
+        group_rows += unit["rows"]
+    tasks = [{"context": job.context, "gone": state.removed, "jobs": jobs} for jobs in packed]
+    for result in job.runner.run(write_rows, tasks, stage="writing"):
+        for job_result in result["jobs"]:
+            work = works[job_result["type"]]
+            work.new += job_result["new"]
+            work.replaced += job_result["replaced"]
+            work.inserted += job_result["inserted"]
+            work.updated += job_result["updated"]
+            if job_result["at"] is not None:
+                work.addresses.append(job_result["at"])
+                work.touched.update(job_result["fragments"])
 
 
 def _units(job: Job, state: State, key: str, work: _Work) -> list[dict[str, Any]]:
     """The pieces of one type in groups of a fragment or two."""
     units: list[dict[str, Any]] = []
-    for one in job.read:
-        about = one["types"].get(key)
+    for result in job.read:
+        about = result["types"].get(key)
         if about is None:
             continue
         if not units or units[-1]["rows"] + about["rows"] > UNIT_ROWS:
             units.append({"type": key, "pin": pin_json(work.pin), "pieces": [], "rows": 0})
-        slices = state.match_slices(key, one["piece"])
-        units[-1]["pieces"].append({"index": one["piece"], "table": about["table"], "matches": slices})
+        slices = state.match_slices(key, result["piece"])
+        units[-1]["pieces"].append({"index": result["piece"], "table": about["table"], "matches": slices})
         units[-1]["rows"] += about["rows"]
     return units
 
@@ -199,6 +201,6 @@ def _run_deletes(job: Job, works: Mapping[str, _Work]) -> None:
         for first in range(0, len(fragments), step):
             about = {"context": job.context, "type": key, "pin": pin_json(work.pin), "addresses": work.addresses}
             tasks.append({**about, "fragments": fragments[first : first + step]})
-    for done in job.runner.run(f"{PACKAGE}.write:delete_rows", tasks, stage="marking replaced rows") if tasks else ():
-        works[done["type"]].left += done["updated"]
-        works[done["type"]].removed += done["removed"]
+    for result in job.runner.run(delete_rows, tasks, stage="marking replaced rows") if tasks else ():
+        works[result["type"]].updated_fragments += result["updated"]
+        works[result["type"]].removed += result["removed"]

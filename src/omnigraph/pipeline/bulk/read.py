@@ -1,8 +1,8 @@
 """The read task: one piece of the input to staged rows, digests, and what is wrong with single rows.
 
 1. rows      NDJSON records by `write.envelope`, tables by `tables` and `write.rows`: typed, with ids
-2. judge     required, enum, @range, @check, per row; what breaks them is told, and stays among the rows, because the
-             rules that come first (an id twice, an id that exists) are asked of these rows as well
+2. check     required, enum, @range, @check, per row; rows that break them are recorded and stay among the rows, because
+             the rules that come first (an id twice, an id that exists) are checked for these rows as well
 3. stage     per type: rows with the line each came from; per relation: digests by bucket
 """
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 from omnigraph.errors import RecordTooLong, Violation
 from omnigraph.language.schema.model import EntityType, NodeType
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
-from omnigraph.pipeline.bulk.source_rows import Given, column_mismatch, given_rows
+from omnigraph.pipeline.bulk.source_rows import SourceRows, column_mismatch, read_source_rows
 from omnigraph.pipeline.bulk.tables import typed_text
 from omnigraph.pipeline.load.chunks import (
     LineLimit,
@@ -47,7 +47,7 @@ LINE = "__line"
 
 
 @dataclass
-class Rows:
+class TypeRows:
     """Rows of one type, with the line of each within the piece."""
 
     table: pa.Table
@@ -56,10 +56,10 @@ class Rows:
 
 
 @dataclass
-class Found:
-    """What a piece holds."""
+class PieceContent:
+    """The rows and the refused lines of a piece."""
 
-    rows: dict[str, list[Rows]] = field(default_factory=dict)
+    rows: dict[str, list[TypeRows]] = field(default_factory=dict)
     rejected: list[RejectedLine] = field(default_factory=list)
     segment_lines: list[int] = field(default_factory=list)
 
@@ -71,13 +71,13 @@ class Found:
 def read_piece(task: Mapping[str, Any]) -> dict[str, Any]:
     context = context_of(task)
     piece = task["piece"]
-    found = Found()
+    content = PieceContent()
     for segment in piece["segments"]:
         if piece["kind"] == "records":
-            _records(context, segment, found)
+            _records(context, segment, content)
         else:
-            _table(context, piece, segment, found)
-    return _staged(context, piece, found)
+            _table(context, piece, segment, content)
+    return _staged(context, piece, content)
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def line_chunks_of(segment: Mapping[str, Any]) -> Iterator[bytes]:
             yield chunk
     except RecordTooLong as error:
         before = sum(part.count(b"\n") for part in range_chunks(path, 0, start))
-        # What `start` cuts in two began before it, and ends behind it.
+        # A line that `start` cuts in two began before it, and ends behind it.
         before += int(start > 0 and read_range(path, start - 1, start) != b"\n")
         raise RecordTooLong(**{**error.fields, "line": before + error.fields["line"]}) from None
 
@@ -110,78 +110,79 @@ def _ulids_of(segment: Mapping[str, Any]) -> Ulids:
     return Ulids.fresh() if ulids is None else Ulids(ulids[0], int(ulids[1]))
 
 
-def _records(context: Context, segment: Mapping[str, Any], found: Found) -> None:
-    found.segment_lines.append(0)
-    _add(found, parse(context.schema, line_chunks_of(segment), threads=1, ulids=_ulids_of(segment)))
+def _records(context: Context, segment: Mapping[str, Any], content: PieceContent) -> None:
+    content.segment_lines.append(0)
+    _add(content, parse(context.schema, line_chunks_of(segment), threads=1, ulids=_ulids_of(segment)))
 
 
-def _json_lines(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any], found: Found) -> None:
+def _json_lines(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any], content: PieceContent) -> None:
     """Lines that are the objects themselves. New ids are numbered by the bytes of these lines, not by those of the
     longer records that are made of them: the numbers of the next segment begin where these bytes end.
     """
     t, ulids = context.type(piece["type"]), _ulids_of(segment)
-    found.segment_lines.append(0)
+    content.segment_lines.append(0)
     for block in blocks(line_chunks_of(segment)):
         if is_blank(block.text):
-            found.segment_lines[-1] += block.text.count(b"\n")
+            content.segment_lines[-1] += block.text.count(b"\n")
             continue
         originals = block.text.split(b"\n")[:-1]
         text = b"".join(_as_records(t, piece, originals))
         numbers = Ulids(ulids.time_ms, ulids.randomness + block.offset)
         parsed = parse(context.schema, [text], threads=1, block_bytes=len(text) + 1, ulids=numbers)
-        rejected = [_as_given(context, line, originals[line.line - 1].rstrip(b"\r")) for line in parsed.rejected]
-        _add(found, replace(parsed, rejected=tuple(rejected)))
+        rejected = [_as_in_input(context, line, originals[line.line - 1].rstrip(b"\r")) for line in parsed.rejected]
+        _add(content, replace(parsed, rejected=tuple(rejected)))
 
 
-def _add(found: Found, parsed: Parsed) -> None:
+def _add(content: PieceContent, parsed: Parsed) -> None:
     """Rows and refused lines of the last segment, behind those it has already."""
-    before = found.line_count
+    before = content.line_count
     for rows in parsed.rows.values():
         lines = np.asarray(rows.lines) + before
-        found.rows.setdefault(rows.type.key, []).append(Rows(rows.table, lines, rows.has_own_ids))
-    found.rejected += [replace(line, line=line.line + before) for line in parsed.rejected]
-    found.segment_lines[-1] += parsed.line_count
+        content.rows.setdefault(rows.type.key, []).append(TypeRows(rows.table, lines, rows.has_own_ids))
+    content.rejected += [replace(line, line=line.line + before) for line in parsed.rejected]
+    content.segment_lines[-1] += parsed.line_count
 
 
-def _as_given(context: Context, line: RejectedLine, original: bytes) -> RejectedLine:
-    """A refused line of which a record was made, as it stands in the input: places in it are counted there."""
+def _as_in_input(context: Context, line: RejectedLine, original: bytes) -> RejectedLine:
+    """A refused line with its original text: positions in messages refer to the input, not to the record made of it."""
     verdict = judge(context.schema, original) if line.rule == "record" else None
     if isinstance(verdict, Refusal) and verdict.problem.message.startswith("not "):
         line = replace(line, reason=verdict.problem.message)
     return replace(line, record=original)
 
 
-def _table(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any], found: Found) -> None:
+def _table(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any], content: PieceContent) -> None:
     if piece["format"] == "jsonl":
-        _json_lines(context, piece, segment, found)
+        _json_lines(context, piece, segment, content)
         return
     t = context.type(piece["type"])
-    given = given_rows(context, piece, segment)
-    before = found.line_count
-    found.rejected += [
-        RejectedLine(line + before, "record", reason, record.encode(), t.key) for line, reason, record in given.bad
+    source_rows = read_source_rows(context, piece, segment)
+    before = content.line_count
+    content.rejected += [
+        RejectedLine(line + before, "record", reason, record.encode(), t.key)
+        for line, reason, record in source_rows.bad
     ]
-    _typed(t, given, segment, found)
-    found.segment_lines.append(given.line_count)
+    _typed(t, source_rows, segment, content)
+    content.segment_lines.append(source_rows.line_count)
 
 
-def _typed(t: EntityType, given: Given, segment: Mapping[str, Any], found: Found) -> None:
-    table, problems = typed_text(t, given.as_fields()) if given.is_text else (given.as_fields(), [])
+def _typed(t: EntityType, source_rows: SourceRows, segment: Mapping[str, Any], content: PieceContent) -> None:
+    table, problems = typed_text(t, source_rows.as_fields()) if source_rows.is_text else (source_rows.as_fields(), [])
     typed = rows_to_table(t, table, ulids=_ulids_of(segment), already=problems)
     whole = [v for v in typed.violations if v.row is None]
     if whole:
-        # No row is better than another.
-        raise column_mismatch(t, whole, given, segment["source"])
-    before = found.line_count
+        # The column as a whole has the wrong type: all rows are invalid.
+        raise column_mismatch(t, whole, source_rows, segment["source"])
+    before = content.line_count
     has_own_ids = bool(t.key_properties) or "id" in table.column_names
-    lines = given.lines + before
-    found.rows.setdefault(t.key, []).append(Rows(typed.table, lines[typed.positions], has_own_ids))
-    told: dict[int, Violation] = {}
+    lines = source_rows.lines + before
+    content.rows.setdefault(t.key, []).append(TypeRows(typed.table, lines[typed.positions], has_own_ids))
+    first_by_row: dict[int, Violation] = {}
     for v in typed.violations:
-        told.setdefault(v.row or 0, v)
-    for row, v in told.items():
-        found.rejected.append(
-            RejectedLine(int(lines[row]), v.rule, v.message, given.record(row), t.key, v.entity_id, v.property)
+        first_by_row.setdefault(v.row or 0, v)
+    for row, v in first_by_row.items():
+        content.rejected.append(
+            RejectedLine(int(lines[row]), v.rule, v.message, source_rows.record(row), t.key, v.entity_id, v.property)
         )
 
 
@@ -201,12 +202,12 @@ def _as_records(t: EntityType, piece: Mapping[str, Any], lines: Sequence[bytes])
 
 def _renamed_record(t: EntityType, line: bytes, head: bytes, renamed: Mapping[str, str], skip: set[str]) -> bytes:
     try:
-        given = orjson.loads(line)
+        values = orjson.loads(line)
     except orjson.JSONDecodeError:
         return line + b"\n"
     data: dict[str, Any] = {}
     ends: dict[str, Any] = {}
-    for column, value in given.items():
+    for column, value in values.items():
         name = renamed.get(column, column)
         if column not in renamed and (column in skip or ("*" in skip and name not in {"id", "from", "to", *t.by_name})):
             continue
@@ -221,12 +222,12 @@ def _renamed_record(t: EntityType, line: bytes, head: bytes, renamed: Mapping[st
 # ---- staging ---------------------------------------------------------------------------------------------------------
 
 
-def _staged(context: Context, piece: Mapping[str, Any], found: Found) -> dict[str, Any]:
+def _staged(context: Context, piece: Mapping[str, Any], content: PieceContent) -> dict[str, Any]:
     staging = context.staging
     sender = Sender(context.buckets, width=3)
     base = piece["index"] << ROW_BITS
     types: dict[str, Any] = {}
-    for key, parts in found.rows.items():
+    for key, parts in content.rows.items():
         t = context.type(key)
         table = pa.concat_tables([part.table for part in parts])
         if table.num_rows == 0:
@@ -242,17 +243,17 @@ def _staged(context: Context, piece: Mapping[str, Any], found: Found) -> dict[st
             "table": name,
             "bytes": table.nbytes,
             "own_ids": own_ids,
-            "broken": _broken(context, t, table, lines),
+            "broken": _stage_invalid_rows(context, t, table, lines),
         }
         send_rows(context, t, table, np.arange(base, base + table.num_rows, dtype=np.uint64), own_ids, sender)
-    _send_bad(context, found.rejected, base, sender)
+    _send_bad(context, content.rejected, base, sender)
     return {
         "piece": piece["index"],
-        "segments": found.segment_lines,
+        "segments": content.segment_lines,
         "types": types,
-        "named": sorted({*found.rows, *(line.table_key for line in found.rejected if line.table_key is not None)}),
+        "named": sorted({*content.rows, *(line.table_key for line in content.rejected if line.table_key is not None)}),
         "sent": sender.send(staging, "in"),
-        "rejected": _rejects(context, found.rejected),
+        "rejected": _rejects(context, content.rejected),
         "rows_done": sum(t["rows"] for t in types.values()),
         "bytes_done": sum(segment["read"] for segment in piece["segments"]),
     }
@@ -261,7 +262,7 @@ def _staged(context: Context, piece: Mapping[str, Any], found: Found) -> dict[st
 def send_rows(
     context: Context, t: EntityType, table: pa.Table, names: np.ndarray, own_ids: bool, sender: Sender
 ) -> None:
-    """The digests of input rows. Ids that were just made up are nobody's, and are looked up as endpoints only."""
+    """The digests of input rows. Generated ids cannot collide, so they are sent only where edges look them up."""
     is_endpoint = isinstance(t, NodeType) and bool(context.schema.incident_edges(t.name))
     if own_ids or is_endpoint:
         sender.add(relation("id", t.key), digests(flat(table.column("id"))), names)
@@ -269,8 +270,8 @@ def send_rows(
         sender.add(relation(column, t.key), digests(flat(table.column(column))), names)
     for number, properties in unique_tuples(t):
         texts = texts_of(t, table, properties)
-        held = np.asarray(texts.is_valid())
-        sender.add(relation(f"u{number}", t.key), digests(texts.drop_null()), names[held])
+        is_valid = np.asarray(texts.is_valid())
+        sender.add(relation(f"u{number}", t.key), digests(texts.drop_null()), names[is_valid])
 
 
 def unique_tuples(t: EntityType) -> list[tuple[int, Sequence[str]]]:
@@ -278,43 +279,43 @@ def unique_tuples(t: EntityType) -> list[tuple[int, Sequence[str]]]:
 
 
 def _send_bad(context: Context, rejected: Sequence[RejectedLine], base: int, sender: Sender) -> None:
-    """Ids of nodes in records that were refused: an edge to one is told why it has no node."""
+    """Ids of nodes in refused records: the message of an edge to one says that it was rejected."""
     for key in {line.table_key for line in rejected if line.table_key in context.types}:
         assert key is not None
         if key.startswith("node:"):
-            told = [line for line in rejected if line.table_key == key and line.entity_id is not None]
-            ids = pa.array([line.entity_id for line in told], pa.string())
-            lines = np.array([base + line.line for line in told], dtype=np.uint64)
+            lines_of_type = [line for line in rejected if line.table_key == key and line.entity_id is not None]
+            ids = pa.array([line.entity_id for line in lines_of_type], pa.string())
+            lines = np.array([base + line.line for line in lines_of_type], dtype=np.uint64)
             sender.add(relation("bad", key), digests(ids), lines)
 
 
-def _broken(context: Context, t: EntityType, table: pa.Table, lines: np.ndarray) -> dict[str, Any] | None:
+def _stage_invalid_rows(context: Context, t: EntityType, rows: pa.Table, lines: np.ndarray) -> dict[str, Any] | None:
     """Rows that break a rule of their own: staged with rule and message, counted by rule."""
-    d = delta(t, rows=table, lines=pa.array(lines))
-    found = check_fields(Image(context.schema, {t.name: d}, None))  # type: ignore[arg-type]
-    if not found:
+    d = delta(t, rows=rows, lines=pa.array(lines))
+    violations = check_fields(Image(context.schema, {t.name: d}, None))  # type: ignore[arg-type]
+    if not violations:
         return None
-    told = pa.table(
+    invalid = pa.table(
         {
-            "row": pa.array([v.row for v in found], pa.int64()),
-            "rule": [v.rule for v in found],
-            "message": [v.message for v in found],
-            "property": pa.array([v.property for v in found], pa.string()),
+            "row": pa.array([v.row for v in violations], pa.int64()),
+            "rule": [v.rule for v in violations],
+            "message": [v.message for v in violations],
+            "property": pa.array([v.property for v in violations], pa.string()),
         }
     )
-    counts = Counter(v.rule for v in found)
+    counts = Counter(v.rule for v in violations)
     return {
-        "file": context.staging.put_table("broken", told),
-        "count": len(found),
+        "file": context.staging.put_table("broken", invalid),
+        "count": len(violations),
         "by_rule": dict(counts),
-        "rows": len({v.row for v in found}),
+        "rows": len({v.row for v in violations}),
     }
 
 
 def _rejects(context: Context, rejected: Sequence[RejectedLine]) -> dict[str, Any] | None:
     if not rejected:
         return None
-    told = pa.table(
+    table = pa.table(
         {
             "line": pa.array([r.line for r in rejected], pa.int64()),
             "rule": [r.rule for r in rejected],
@@ -326,4 +327,4 @@ def _rejects(context: Context, rejected: Sequence[RejectedLine]) -> dict[str, An
         }
     ).sort_by("line")
     counts = Counter(r.rule for r in rejected)
-    return {"file": context.staging.put_table("rejected", told), "count": len(rejected), "by_rule": dict(counts)}
+    return {"file": context.staging.put_table("rejected", table), "count": len(rejected), "by_rule": dict(counts)}

@@ -1,11 +1,11 @@
-"""The rows of tables as their input has them: under its own column names, each with its line, and as JSON.
+"""The rows of tables as they are in the input: with the input's column names, line numbers, and as JSON.
 
 | input                          | a row as JSON                                                                     |
 |--------------------------------|-----------------------------------------------------------------------------------|
 | CSV                            | its own column names and their texts; nothing at all is null                      |
 | formats with types, DataFrames | its own column names and values, nulls left out; bytes are base64                 |
 
-JSON has no number that is not finite: such a one is told as text, so that it does not look like null.
+JSON has no numbers that are not finite: they are written as text, so that they do not look like null.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from omnigraph.write.violations import told
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class SourceRows:
     """`lines` and those of `bad`, which are no rows, count from 1 within the segment. `fields` maps columns to fields.
 
     `bad` holds (line, reason, text).
@@ -49,24 +49,26 @@ class Given:
 
     def record(self, row: int) -> bytes:
         """A row as JSON."""
-        one = self.table.slice(row, 1)
-        for i, column in enumerate(one.schema):
+        row_table = self.table.slice(row, 1)
+        for i, column in enumerate(row_table.schema):
             if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
                 # Python has no nanoseconds.
-                one = one.set_column(i, column.name, one.column(i).cast(pa.timestamp("us", column.type.tz), safe=False))
-        values = one.to_pylist()[0]
-        told = values if self.is_text else {k: _visible(v) for k, v in values.items() if v is not None}
-        return orjson.dumps(told, default=_plain)
+                row_table = row_table.set_column(
+                    i, column.name, row_table.column(i).cast(pa.timestamp("us", column.type.tz), safe=False)
+                )
+        values = row_table.to_pylist()[0]
+        shown = values if self.is_text else {k: _visible(v) for k, v in values.items() if v is not None}
+        return orjson.dumps(shown, default=_plain)
 
 
-def given_rows(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any]) -> Given:
+def read_source_rows(context: Context, piece: Mapping[str, Any], segment: Mapping[str, Any]) -> SourceRows:
     """The rows of a segment of a table that is not JSON lines."""
     t = context.type(piece["type"])
     renamed, skip = piece["columns"], piece["skip"]
     if piece["format"] == "csv":
         text = read_csv(segment, piece["options"])
         fields = fields_of(t, text.table.column_names, renamed, skip)
-        return Given(text.table, fields, text.lines, text.line_count, is_text=True, bad=text.bad)
+        return SourceRows(text.table, fields, text.lines, text.line_count, is_text=True, bad=text.bad)
     if piece["format"] == "staged":
         table = context.staging.get_table(segment["staged"])
         fields = fields_of(t, table.column_names, renamed, skip)
@@ -74,30 +76,32 @@ def given_rows(context: Context, piece: Mapping[str, Any], segment: Mapping[str,
     else:
         fields = fields_of(t, table_columns(piece["format"], segment["path"]), renamed, skip)
         table = read_part(piece["format"], segment, list(fields))
-    return Given(table, fields, np.arange(1, table.num_rows + 1), table.num_rows)
+    return SourceRows(table, fields, np.arange(1, table.num_rows + 1), table.num_rows)
 
 
-def column_mismatch(t: EntityType, whole: Sequence[Violation], given: Given, source: str) -> ConstraintViolation:
-    """Columns of types that their properties do not take, told with the file and what is there."""
-    columns = {name: column for column, name in given.fields.items()}
-    found: list[Violation] = []
+def column_mismatch(
+    t: EntityType, whole: Sequence[Violation], source_rows: SourceRows, source: str
+) -> ConstraintViolation:
+    """The error for columns whose types do not fit their properties, with the file and the types it has."""
+    columns = {name: column for column, name in source_rows.fields.items()}
+    violations: list[Violation] = []
     for v in whole:
         if v.property not in columns:
             return ConstraintViolation(**told(whole, Counter(v.rule for v in whole)))
         expected = t.by_name[v.property].type if v.property in t.by_name else "String"
         column = columns[v.property]
-        there = given.table.schema.field(column).type
-        message = f"{v.property}: {expected} is expected, and the column {column!r} holds {there}"
-        found.append(replace(v, message=message, source=source))
-    named = [columns[v.property] for v in found if v.property is not None]
-    return ConstraintViolation(**told(found, Counter(v.rule for v in found)), columns=named)
+        actual = source_rows.table.schema.field(column).type
+        message = f"{v.property}: {expected} is expected, and the column {column!r} holds {actual}"
+        violations.append(replace(v, message=message, source=source))
+    named = [columns[v.property] for v in violations if v.property is not None]
+    return ConstraintViolation(**told(violations, Counter(v.rule for v in violations)), columns=named)
 
 
 def _visible(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, list):
-        return [_visible(one) for one in value]
+        return [_visible(item) for item in value]
     return value
 
 

@@ -65,9 +65,9 @@ def read_part(kind: str, segment: Mapping[str, Any], columns: Sequence[str]) -> 
     path, parts = segment["path"], range(segment["first"], segment["last"])
     try:
         if kind == "lance":
-            found = _lance(path)
-            fragments = [found.get_fragments()[i] for i in parts]
-            return found.scanner(columns=list(columns), fragments=fragments).to_table()
+            table = _lance(path)
+            fragments = [table.get_fragments()[i] for i in parts]
+            return table.scanner(columns=list(columns), fragments=fragments).to_table()
         with open_input(path) as file:
             if kind == "parquet":
                 import pyarrow.parquet as pq
@@ -101,18 +101,18 @@ def _lance(path: str) -> Any:
 
 
 def typed_text(t: EntityType, table: pa.Table) -> tuple[pa.Table, Found]:
-    """Columns of text named as fields, with each property's text turned into its type; what can't be is null."""
+    """Columns of text named as fields, with each property's text turned into its type; null where it can't be."""
     columns: dict[str, pa.Array] = {}
-    found: Found = []
+    problems: Found = []
     for name in table.column_names:
         column = table.column(name).combine_chunks()
         p = t.by_name.get(name)
         if p is None or p.type.kind in ("String", "Enum"):
             columns[name] = column
             continue
-        columns[name], problems = text_column(p.type, column)
-        found.extend((row, problem.on(name)) for row, problem in problems)
-    return pa.table(columns), found
+        columns[name], column_problems = text_column(p.type, column)
+        problems.extend((row, problem.on(name)) for row, problem in column_problems)
+    return pa.table(columns), problems
 
 
 def text_column(p: PropertyType, column: pa.Array) -> tuple[pa.Array, Found]:
@@ -120,14 +120,14 @@ def text_column(p: PropertyType, column: pa.Array) -> tuple[pa.Array, Found]:
     if quick is not None:
         return quick, []
     values: list[object] = []
-    found: Found = []
+    problems: Found = []
     for row, text in enumerate(column.to_pylist()):
         value = None if text is None else _value(p, text)
         if isinstance(value, Problem):
-            found.append((row, value))
+            problems.append((row, value))
             value = None
         values.append(value)
-    return pa.array(values, arrow_type(p)), found
+    return pa.array(values, arrow_type(p)), problems
 
 
 def _quick(p: PropertyType, column: pa.Array) -> pa.Array | None:
@@ -146,13 +146,13 @@ def _value(p: PropertyType, text: str) -> object:
     """One text as a value of the property, or a Problem."""
     if p.kind in ("List", "Vector"):
         try:
-            given = orjson.loads(text)
+            items = orjson.loads(text)
         except orjson.JSONDecodeError:
             return Problem("type", f"{text[:40]!r} is no JSON list")
-        return convert(p, given, from_json=True)
+        return convert(p, items, from_json=True)
     if p.kind == "Bool":
-        known = {"true": True, "false": False, "1": True, "0": False}.get(text.lower())
-        return Problem("type", f"{text[:40]!r} is neither true nor false") if known is None else known
+        truth = {"true": True, "false": False, "1": True, "0": False}.get(text.lower())
+        return Problem("type", f"{text[:40]!r} is neither true nor false") if truth is None else truth
     if p.kind in INTEGERS or p.kind in ("F32", "F64"):
         number = _number(text)
         return Problem("type", f"{text[:40]!r} is no number") if number is None else convert(p, number)

@@ -2,13 +2,13 @@
 
 1. measure   one task per packed file of text unpacks it, and counts its bytes without those of blank chunks
 2. stage     a file that has more of them than one task reads is written to a plain file, chunk by chunk. A line above
-             the limit ends the load in 1 or 2, before the disk holds all of it; of CSV, where a record may hold line
-             ends, the plain file ends there, and who reads it refuses the record
-3. replace   the driver takes the plain file under the name of the packed one. A file that was not staged is read as it
+             the limit ends the load in 1 or 2, before all of it is on the disk; for CSV, where a record may have line
+             ends, the plain file ends there, and its reader refuses the record
+3. replace   the driver reads the plain file under the name of the packed one. A file that was not staged is read as it
              is packed, and counts with its measured bytes
 
-Keeps: a task has a few chunks in memory, whatever a file unpacks to. A task that runs twice writes another file. A
-crash leaves files of the job's staging area, which go with it.
+Invariants: a task has a few chunks in memory, whatever a file unpacks to. A task that runs twice writes another file.
+A crash leaves files in the job's staging area, which are removed with it.
 """
 
 from __future__ import annotations
@@ -53,9 +53,11 @@ def unpacked(
                 }
     if not tasks:
         return [list(files) for _, files in groups]
-    results = runner.run(f"{__name__}:unpack_file", list(tasks.values()), stage="unpacking")
-    found = dict(zip(tasks, results, strict=True))
-    return [[_replaced(staging, file, found.get((kind, file.path))) for file in files] for kind, files in groups]
+    results = runner.run(unpack_file, list(tasks.values()), stage="unpacking")
+    result_by_file = dict(zip(tasks, results, strict=True))
+    return [
+        [_replaced(staging, file, result_by_file.get((kind, file.path))) for file in files] for kind, files in groups
+    ]
 
 
 def _replaced(staging: Staging, file: InputFile, result: Mapping[str, Any] | None) -> InputFile:

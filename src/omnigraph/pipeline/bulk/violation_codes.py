@@ -1,10 +1,10 @@
-"""Violations as they leave a check: eight words each, sorted as people read them.
+"""Violations as a check returns them: eight 64-bit words each, sorted in the order in which they are reported.
 
     phase  type  sub  part  row  kind  other  extra
 
-`row` names the row of the input that the violation is told of, NONE where it is told of none. `other` is another row of
-the input or the row id of a row of the graph, as `kind` says. `sub` is the end of an edge, the number of a constraint,
-or the number of an edge type.
+`row` names the input row that breaks the rule, NONE if no input row does. `other` is another input row or the row id of
+a row of the graph, depending on `kind`. `sub` is the end of an edge, the number of a constraint, or the number of an
+edge type.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST_MAX = 20
 
 
 class Phase(IntEnum):
-    """The order in which rules are asked. FIELDS are found while reading."""
+    """The order in which rules are checked. FIELDS are checked while reading."""
 
     REPEATED = 1
     EXISTS = 2
@@ -44,17 +44,17 @@ class Kind(IntEnum):
     TOO_FEW_NODE = 7
     TOO_FEW_EDGE = 8
     TOO_FEW = 9
-    BEREFT = 10
+    NODE_REMOVED = 10
 
 
 def rule_of(phase: int, t: EntityType) -> str:
-    """The rule that a violation of a phase is counted under; what FIELDS break stands with each."""
+    """The rule under which a violation of a phase is counted; FIELDS violations carry their own rule."""
     if phase in (Phase.REPEATED, Phase.EXISTS):
         return "key" if t.key_properties else "id"
     return {Phase.ENDPOINTS: "endpoint", Phase.UNIQUE: "unique", Phase.CARDINALITY: "cardinality"}[Phase(phase)]
 
 
-class Told:
+class ViolationLog:
     """The violations of one bucket."""
 
     def __init__(self, context: Context) -> None:
@@ -75,25 +75,25 @@ class Told:
     ) -> None:
         if len(rows) == 0:
             return
-        whole = np.zeros((len(rows), WIDTH), dtype=np.uint64)
-        whole[:, 0], whole[:, 1], whole[:, 2], whole[:, 3] = phase, self._context.type_index(t.key), sub, part
-        whole[:, 4], whole[:, 5] = rows, kind
-        whole[:, 6] = NONE if other is None else other
-        whole[:, 7] = 0 if extra is None else extra
-        self._rows.append(whole)
+        codes = np.zeros((len(rows), WIDTH), dtype=np.uint64)
+        codes[:, 0], codes[:, 1], codes[:, 2], codes[:, 3] = phase, self._context.type_index(t.key), sub, part
+        codes[:, 4], codes[:, 5] = rows, kind
+        codes[:, 6] = NONE if other is None else other
+        codes[:, 7] = 0 if extra is None else extra
+        self._rows.append(codes)
 
     def stage(self) -> dict[str, Any] | None:
         """The staged violations, how many there are per phase and type, and the first of each phase; None if none."""
         if not self._rows:
             return None
-        whole = in_order(np.concatenate(self._rows))
-        counts = Counter(zip(whole[:, 0].tolist(), whole[:, 1].tolist(), strict=True))
-        first = [row for phase in np.unique(whole[:, 0]) for row in whole[whole[:, 0] == phase][:FIRST_MAX].tolist()]
-        nowhere = Counter(whole[whole[:, 4] == NONE][:, 0].tolist())
+        codes = in_order(np.concatenate(self._rows))
+        counts = Counter(zip(codes[:, 0].tolist(), codes[:, 1].tolist(), strict=True))
+        first = [row for phase in np.unique(codes[:, 0]) for row in codes[codes[:, 0] == phase][:FIRST_MAX].tolist()]
+        without_row = Counter(codes[codes[:, 4] == NONE][:, 0].tolist())
         return {
-            "file": self._context.staging.put_array("told", whole),
+            "file": self._context.staging.put_array("told", codes),
             "counts": [[phase, t, n] for (phase, t), n in counts.items()],
-            "nowhere": {str(phase): n for phase, n in nowhere.items()},
+            "nowhere": {str(phase): n for phase, n in without_row.items()},
             "first": first,
         }
 

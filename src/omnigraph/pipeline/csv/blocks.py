@@ -1,12 +1,12 @@
-"""CSV in blocks of whole records, so that memory does not follow the size of a segment or of what a file unpacks to.
+"""CSV in blocks of whole records, so that memory does not grow with the size of a segment or of an unpacked file.
 
 1. read      the bytes of the segment in chunks, unpacked, without the header, as UTF-8
-2. cut       behind the last record that ends in the chunks so far. The last byte is left to the next block: it may be
+2. split     after the last record that ends in the chunks so far. The last byte is left to the next block: it may be
              half of a line end, or of two quotes
 3. refuse    a record, or a comment, that is longer than the limit: RecordTooLong with its line
 
 Where no record ends, twice as much is read before the next scan, so that one long record is not scanned again for
-every chunk of it. The last block is what is left: a quote may be open in it.
+every chunk of it. The last block is the rest: a quote may be open in it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Block:
 
 
 def record_blocks(segment: Mapping[str, Any], format: CsvFormat) -> Iterator[Block]:
-    """The blocks of a segment that `cut.csv_segments` made, its header left out. The last one may be empty."""
-    least = BLOCK_BYTES
+    """The blocks of a segment of `splits.csv_segments`, without its header. The last one may be empty."""
+    block_bytes = BLOCK_BYTES
     limit = segment["max_line_bytes"]
     parts: list[bytes] = []
-    size, scan_at, lines = 0, least, 0
-    for chunk in _pieces(_decoded_chunks(segment, format), least):
+    size, scan_at, lines = 0, block_bytes, 0
+    for chunk in _pieces(_decoded_chunks(segment, format), block_bytes):
         if _is_line_feeds(chunk) and all(map(_is_line_feeds, parts)):
-            # Blank lines between records, of which a packed file can hold billions.
+            # Blank lines between records, of which a packed file can have billions.
             lines += size + len(chunk)
             parts, size = [], 0
             continue
@@ -63,8 +63,8 @@ def record_blocks(segment: Mapping[str, Any], format: CsvFormat) -> Iterator[Blo
             yield block
             lines += block.scan.line_count
         parts, size = [text[stop:]], size - stop
-        scan_at = least if stop else 2 * size
-        scan_at = min(scan_at, max(least, limit + 2))
+        scan_at = block_bytes if stop else 2 * size
+        scan_at = min(scan_at, max(block_bytes, limit + 2))
     text = b"".join(parts)
     scanned = scan(text, format)
     _require_length(scanned, limit, segment, lines)
@@ -76,7 +76,7 @@ def _is_line_feeds(text: bytes) -> bool:
 
 
 def decoded(raw: bytes, format: CsvFormat, name: str, *, is_whole: bool) -> bytes:
-    """The text as UTF-8, without the bytes of a character that is not whole."""
+    """The text as UTF-8, without the bytes of an incomplete character at its end."""
     return b"".join(_transcoded([raw], format, name, is_whole=is_whole))
 
 
@@ -86,7 +86,7 @@ def lines_before(segment: Mapping[str, Any]) -> int:
 
 
 def count_lines(path: str, stop: int, *, chunk_bytes: int = 16 << 20) -> int:
-    """How many lines end in front of the byte `stop` of a file."""
+    """How many lines end before the byte `stop` of a file."""
     total = 0
     last = b""
     for start in range(0, stop, chunk_bytes):
@@ -98,7 +98,7 @@ def count_lines(path: str, stop: int, *, chunk_bytes: int = 16 << 20) -> int:
 
 
 def _require_length(scanned: Scan, limit: int, segment: Mapping[str, Any], lines: int) -> None:
-    """A record that has not ended yet counts as far as it is there."""
+    """RecordTooLong for a record above the limit. One that has not ended yet counts with its bytes so far."""
     if scanned.size <= limit:
         return
     is_ended = np.ones(len(scanned.stops), dtype=bool)
@@ -138,14 +138,18 @@ def _behind(chunks: Iterable[bytes], skip_bytes: int) -> Iterator[bytes]:
 
 def _transcoded(chunks: Iterable[bytes], format: CsvFormat, name: str, *, is_whole: bool = True) -> Iterator[bytes]:
     decoder = getincrementaldecoder(format.encoding)()
-    at, read_bytes = 0, 0
+    decoded_bytes, read_bytes = 0, 0
     try:
         for chunk in chunks:
             yield decoder.decode(chunk).encode()
             read_bytes += len(chunk)
-            at = read_bytes - len(decoder.getstate()[0])
+            decoded_bytes = read_bytes - len(decoder.getstate()[0])
         yield decoder.decode(b"", final=is_whole).encode()
     except UnicodeError as error:
-        where = f"{error.reason} at byte {at + error.start}" if isinstance(error, UnicodeDecodeError) else str(error)
-        detail = f"it is not {format.encoding.upper()}: {where}."
+        position = (
+            f"{error.reason} at byte {decoded_bytes + error.start}"
+            if isinstance(error, UnicodeDecodeError)
+            else str(error)
+        )
+        detail = f"it is not {format.encoding.upper()}: {position}."
         raise FileUnreadable(path=name, detail=detail, hint=ENCODING_HINT) from error

@@ -1,11 +1,11 @@
 """CSV as a Spark DataFrame of texts, read by the same code as every other load.
 
-1. cut       the driver reads headers, and cuts large files where records begin (`cut`)
+1. split     the driver reads headers, and splits large files where records begin (`splits`)
 2. columns   those of all files, by name, in the order in which they appear; a file without one of them gives nulls
-3. read      one task per segment, when an action runs: a Python data source that gives Arrow batches
+3. read      one task per segment, when an action runs: a Python data source that returns Arrow batches
 
-A record that is no row (too many values, not UTF-8) fails the action: SQL takes all rows of a source or none. Typed
-errors of tasks reach the driver in the text of Spark's exception (`runner.carried`). Nothing is written.
+A record that is no row (too many values, not UTF-8) fails the action: SQL reads all rows of a source or none. Typed
+errors of tasks are returned to the driver in the text of Spark's exception (`runner.carried`). Nothing is written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def csv_frame(
     size: int,
     max_line_bytes: int,
 ) -> Any:
-    """The rows of some files, in pieces of about `size` bytes. `name` is what users call the source."""
+    """The rows of some files, in pieces of about `size` bytes. `name` is the user's name of the source."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     inputs = [(csv, options) for csv in look_at(files, options, max_line_bytes=max_line_bytes)]
@@ -68,9 +68,9 @@ def segment_batches(
         for rows in csv_blocks(segment, options):
             if rows.bad:
                 raise _no_rows(segment, rows.bad)
-            nothing = pa.nulls(rows.table.num_rows, pa.string())
-            have = set(rows.table.column_names)
-            arrays = [rows.table.column(column) if column in have else nothing for column in columns]
+            nulls = pa.nulls(rows.table.num_rows, pa.string())
+            names = set(rows.table.column_names)
+            arrays = [rows.table.column(column) if column in names else nulls for column in columns]
             yield from pa.table(arrays, names=list(columns)).to_batches(max_chunksize=100_000)
     except OmnigraphError as error:
         raise carried(error) from None
@@ -104,7 +104,7 @@ def _source() -> type:
             from omnigraph.pipeline.csv.frame import segment_batches
 
             about = orjson.loads(self._about)
-            if partition is None:  # Spark asks once, without one, where there are no partitions
+            if partition is None:  # Spark calls this once with None if there are no partitions
                 return
             yield from segment_batches(partition.segment, about["options"], about["columns"])
 

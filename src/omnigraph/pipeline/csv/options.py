@@ -32,7 +32,7 @@ _TAB = {"\\t": "\t", "tab": "\t"}
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How a CSV file is written. None stands for a character that the file does not use."""
+    """The format of a CSV file. None for a character that the file does not use."""
 
     delimiter: str = ","
     quote: str | None = '"'
@@ -50,9 +50,9 @@ class CsvFormat:
 
 
 def csv_format(options: Mapping[str, str], *, path: str) -> CsvFormat:
-    """The format that options say. `path` is that of the file: its ending decides the delimiter where no option does.
+    """The format of these options. `path` is that of the file: its ending is used for the delimiter if no option is.
 
-    UsageError for an option that does not exist, a value that it can't have, and two that can't go together.
+    UsageError for an option that does not exist, an invalid value, and two options that contradict each other.
     """
     for key, value in options.items():
         if key not in CSV_OPTIONS:
@@ -60,7 +60,7 @@ def csv_format(options: Mapping[str, str], *, path: str) -> CsvFormat:
         if not isinstance(value, str):
             raise UsageError(detail=f"the CSV option {key} is a text, not {type(value).__name__}.")
     delimiter = options.get("delimiter", "\t" if _is_tsv(path) else ",")
-    found = CsvFormat(
+    format = CsvFormat(
         delimiter=_character("delimiter", _TAB.get(delimiter, delimiter)) or "",
         quote=_character("quote", options.get("quote", '"')),
         escape=_character("escape", options.get("escape", "")),
@@ -70,8 +70,8 @@ def csv_format(options: Mapping[str, str], *, path: str) -> CsvFormat:
         multiline=_switch("multiline", options),
         encoding=_encoding(options.get("encoding", "utf-8")),
     )
-    _check_pairs(found)
-    return found
+    _check_pairs(format)
+    return format
 
 
 def _is_tsv(path: str) -> bool:
@@ -116,7 +116,7 @@ def _is_one_byte(encoding: str) -> bool:
 
 
 def _check_pairs(format: CsvFormat) -> None:
-    """UsageError for two options that no file can satisfy together."""
+    """UsageError for two options that contradict each other."""
     special = {"delimiter": format.delimiter, "quote": format.quote, "escape": format.escape, "comment": format.comment}
     used = [(option, character) for option, character in special.items() if character is not None]
     for (first, a), (second, b) in combinations(used, 2):

@@ -2,10 +2,10 @@
 
 1. text      the bytes of the segment, as UTF-8, in blocks of whole records (`blocks`). A segment is whole records, or a
              whole file, packed or not
-2. scan      the borders of records (`records`); a quote that never closes refuses the file, with the line
-3. clean     comments, blank lines and values that mean null are cut out of the bytes
+2. scan      the borders of records (`records`); a file with a quote that never closes is refused, with the line
+3. clean     comments, blank lines and values that mean null are removed from the bytes
 4. parse     by Arrow, in slices of whole records. Rows with another number of values than columns are no rows
-5. place     every row gets the line on which its record begins
+5. number    every row gets the line on which its record begins
 
 Nothing between two delimiters is null, a quoted empty text is an empty text, a quoted text is never null.
 """
@@ -33,7 +33,7 @@ from omnigraph.pipeline.load.input_files import InputFile, read_beginning
 
 HEADER_BYTES = 1 << 20
 LEADING_BYTES_MAX = 8 << 20
-"""How far into a file its first record begins at the latest."""
+"""The maximum offset at which the first record of a file begins."""
 SLICE_BYTES_MAX = 256 << 20
 QUOTE_HINT = "Close it, or say which character quotes values, as in quote=' (quote= for none); nothing was written."
 NOT_UTF8 = "not UTF-8; for a file in another encoding say so, as in encoding=latin-1"
@@ -65,7 +65,7 @@ class Header:
 
 
 def csv_header(file: InputFile, format: CsvFormat, *, max_line_bytes: int = LINE_BYTES_DEFAULT) -> Header:
-    """The header of a file. Of a file that is decoded before it is read, `end` counts in the decoded bytes."""
+    """The header of a file. If the file is decoded before it is read, `end` counts the decoded bytes."""
     size = HEADER_BYTES
     while True:
         raw = read_beginning(file.path, size, file.compression)
@@ -78,19 +78,19 @@ def csv_header(file: InputFile, format: CsvFormat, *, max_line_bytes: int = LINE
 
 
 def _header_of(text: bytes, format: CsvFormat, name: str, *, is_whole: bool, max_line_bytes: int) -> Header | None:
-    """None where the text ends before its first record does."""
+    """None if the text ends before its first record does."""
     mark = len(BOM_UTF8) if text.startswith(BOM_UTF8) and format.encoding == "utf-8" else 0
     body = text[mark:]
     scanned = scan(body[:LEADING_BYTES_MAX], format)
-    at = np.flatnonzero(_kinds(scanned, body) == _ROW)
-    if not len(at):
+    row_numbers = np.flatnonzero(_kinds(scanned, body) == _ROW)
+    if not len(row_numbers):
         if len(body) <= LEADING_BYTES_MAX:
             return Header([], len(text) if format.header else mark, 0) if is_whole else None
         detail = f"its first {LEADING_BYTES_MAX >> 20} MiB are blank lines and comments, without a record."
         raise FileUnreadable(path=name, detail=detail)
     if len(body) > LEADING_BYTES_MAX:
         scanned = scan(body, format)
-    start, stop = int(scanned.starts[at[0]]), int(scanned.stops[at[0]])
+    start, stop = int(scanned.starts[row_numbers[0]]), int(scanned.stops[row_numbers[0]])
     is_open = stop == len(body) and not scanned.is_complete
     if stop - start - int(not is_open) > max_line_bytes:
         line = int(scanned.lines(np.array([start]))[0])
@@ -129,7 +129,7 @@ def _names(record: bytes, format: CsvFormat, name: str) -> list[str]:
 
 
 def read_csv(segment: Mapping[str, Any], options: Mapping[str, str]) -> TextRows:
-    """The rows of a segment that `cut.csv_segments` made."""
+    """The rows of a segment of `splits.csv_segments`."""
     parts = list(csv_blocks(segment, options))
     if len(parts) == 1:
         return parts[0]
@@ -162,11 +162,11 @@ def csv_blocks(segment: Mapping[str, Any], options: Mapping[str, str]) -> Iterat
 
 
 def _require_closed(scanned: Scan, name: str, lines: int) -> None:
-    """FileUnreadable where the file ends within quotes, or right behind an escape; `lines` are before the text."""
+    """FileUnreadable if the file ends within quotes, or right after an escape; `lines` are before the text."""
     if not scanned.ends_in_quotes and not scanned.ends_in_escape:
         return
-    at = int(scanned.quoted[-1, 0]) if scanned.ends_in_quotes else scanned.size - 1
-    line = lines + int(scanned.lines(np.array([at]))[0])
+    position = int(scanned.quoted[-1, 0]) if scanned.ends_in_quotes else scanned.size - 1
+    line = lines + int(scanned.lines(np.array([position]))[0])
     raise unclosed(name, line) if scanned.ends_in_quotes else _ends_in_escape(name, line)
 
 
@@ -184,7 +184,7 @@ _ROW, _BLANK, _COMMENT = 0, 1, 2
 
 
 def _kinds(scanned: Scan, text: bytes) -> np.ndarray:
-    """What each record is: a row, a blank line, a comment."""
+    """The kind of each record: a row, a blank line, a comment."""
     starts, stops = scanned.starts, scanned.stops
     data = np.frombuffer(text, dtype=np.uint8)
     kinds = np.full(len(starts), _ROW, dtype=np.int8)
@@ -212,7 +212,7 @@ class _Rows:
         try:
             return self._read(pa.string())
         except pa.ArrowInvalid:
-            # Some text is not UTF-8: as bytes, the rows that hold it can be told from the others.
+            # Some text is not UTF-8: read as bytes, to find the rows that have it.
             return _texts(self._read(pa.binary()))
 
     def _read(self, kind: pa.DataType) -> TextRows:
@@ -240,7 +240,7 @@ class _Rows:
         format = self._format
         try:
             return arrow_csv.read_csv(
-                # Arrow passes over one mark in front; a second one belongs to the first value.
+                # Arrow skips one byte order mark; a second one is part of the first value.
                 pa.BufferReader(BOM_UTF8 + text),
                 read_options=arrow_csv.ReadOptions(
                     use_threads=False, block_size=len(text) + len(BOM_UTF8) + 1, column_names=names
@@ -267,24 +267,24 @@ class _Rows:
 
     @property
     def _null_is_cut(self) -> bool:
-        """Arrow compares values after it has removed escapes: a null that holds one is cut out before."""
+        """Arrow compares values after it has removed escapes: a null with an escape in it is removed before."""
         format = self._format
         return bool(format.null and format.escape is not None and format.escape in format.null)
 
     def _cleaned(self) -> tuple[bytes, np.ndarray]:
-        """The text of the rows alone, and the bytes of each."""
+        """The text of the rows only, and the size of each."""
         keep = np.repeat(self._is_row, self._scan.stops - self._scan.starts)
         nulls = self._nulls() if self._null_is_cut else None
         if keep.all() and not nulls:
             return self._text, self._stops - self._starts
         for start, stop in nulls or ():
             keep[start:stop] = False
-        # From one row to the next: comments and blank lines between them count nothing.
+        # From one row to the next: comments and blank lines between them have no bytes.
         sizes = np.add.reduceat(keep, self._starts, dtype=np.int64) if len(self._starts) else self._starts
         return np.frombuffer(self._text, dtype=np.uint8)[keep].tobytes(), sizes
 
     def _nulls(self) -> list[tuple[int, int]]:
-        """Where a value that is not quoted is the text that means null."""
+        """The ranges of unquoted values that are the text for null."""
         format = self._format
         assert format.null is not None
         border = b"[" + re.escape(format.delimiter.encode()) + rb"\r\n]"
@@ -293,31 +293,31 @@ class _Rows:
         starts = np.array([start for start, _ in spans], np.int64)
         is_plain = ~self._scan.is_quoted(starts) & ~np.isin(starts - 1, self._scan.escaped)
         if len(self._segment["header"]) > 1:
-            # A line of one value is no row of several columns; without the value Arrow would take it for one.
-            whole = self._starts[self._scan.lines(self._starts) == self._scan.lines(self._stops - 1)]
+            # A line of one value is no row of several columns; without the value Arrow would read it as one.
+            one_line_rows = self._starts[self._scan.lines(self._starts) == self._scan.lines(self._stops - 1)]
             ends = np.array([stop for _, stop in spans], np.int64)
             data = np.frombuffer(self._text, dtype=np.uint8)
-            is_plain &= ~(np.isin(starts, whole) & np.isin(data[ends], (10, 13)))
+            is_plain &= ~(np.isin(starts, one_line_rows) & np.isin(data[ends], (10, 13)))
         return [span for span, is_value in zip(spans, is_plain.tolist(), strict=True) if is_value]
 
     def _over_lines(self) -> dict[int, str]:
-        """Rows that hold line breaks, where the file should have none."""
+        """Rows with line breaks in values, if `multiline` is false."""
         if self._format.multiline:
             return {}
         several = np.flatnonzero(self._scan.lines(self._stops - 1) > self._lines)
         return dict.fromkeys(several.tolist(), "a quoted value holds a line break, and multiline is false")
 
     def _placed(self, table: pa.Table, bad: dict[int, str]) -> TextRows:
-        """The rows with their lines, and those that are none, with their texts."""
+        """The rows with their lines, and the records that are no rows, with their texts."""
         ragged = [number for number, reason in bad.items() if " values for " in reason]
         parsed = np.delete(np.arange(len(self._starts)), ragged)
         assert len(parsed) == table.num_rows, "Arrow and the scan find the same records"
         refused = np.isin(parsed, list(bad))
         if refused.any():
             table, parsed = table.filter(pa.array(~refused)), parsed[~refused]
-        told = [(int(self._lines[n]), reason, self._record(n)) for n, reason in sorted(bad.items())]
-        told = [row for row in told if row[2].strip(" ") or self._format.delimiter == " "]
-        return TextRows(table, self._lines[parsed], tuple(told), self._scan.line_count)
+        bad_rows = [(int(self._lines[n]), reason, self._record(n)) for n, reason in sorted(bad.items())]
+        bad_rows = [row for row in bad_rows if row[2].strip(" ") or self._format.delimiter == " "]
+        return TextRows(table, self._lines[parsed], tuple(bad_rows), self._scan.line_count)
 
     def _record(self, number: int) -> str:
         text = self._text[int(self._starts[number]) : int(self._stops[number])]
@@ -336,11 +336,11 @@ def _texts(rows: TextRows) -> TextRows:
     bad = list(rows.bad)
     for i, row in enumerate(zip(*(column.to_pylist() for column in rows.table.columns), strict=True)):
         texts = [None if value is None else value.decode("utf-8", "backslashreplace") for value in row]
-        wrong = next((name for name, value in zip(names, row, strict=True) if not _is_utf8(value)), None)
-        if wrong is not None:
+        bad_column = next((name for name, value in zip(names, row, strict=True) if not _is_utf8(value)), None)
+        if bad_column is not None:
             keep[i] = False
             record = orjson.dumps(dict(zip(names, texts, strict=True))).decode()
-            bad.append((int(rows.lines[i]), f"{wrong}: {NOT_UTF8}", record))
+            bad.append((int(rows.lines[i]), f"{bad_column}: {NOT_UTF8}", record))
             continue
         for column, text in zip(columns, texts, strict=True):
             column.append(text)

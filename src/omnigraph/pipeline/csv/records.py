@@ -7,12 +7,12 @@ The grammar is that of RFC 4180, read as Python's csv module reads it:
 - the escape character makes the next byte plain text, within quotes and outside of them
 - a line that begins with the comment character, outside of quotes, is no record, and its quotes mean nothing
 
-Scanning: one pass of numpy finds quotes, line ends, escapes. Where every second quote stands at the beginning of a
-value, or right behind a quote, quoted ranges are simply every two quotes. Otherwise (a quote within plain text, a
-comment) a loop over the quotes decides. Text without a quote needs neither.
+Scanning: one pass of numpy finds quotes, line ends, escapes. If every second quote is at the beginning of a value, or
+directly after a quote, quoted ranges are the pairs of quotes. Otherwise (a quote within plain text, a comment) a loop
+over the quotes decides. Text without a quote needs neither.
 
 The state at a line end that no escape character precedes is either "between records" or "within quotes". `Scan` is
-therefore computed for a text that begins in one of these two states, and tells in which of them it ends.
+therefore computed for a text that begins in one of these two states, and has the state in which it ends.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Scan:
     record_ends: np.ndarray
     """Those of `line_ends` that end a record or a comment."""
     quoted: np.ndarray
-    """(open, close) of every quoted range: the positions of its quotes; -1 if before the text, `size` behind it."""
+    """(open, close) of every quoted range: the positions of its quotes; -1 if before the text, `size` if after it."""
     comments: np.ndarray
     """The first byte of every comment."""
     escaped: np.ndarray
-    """Bytes that the escape character before them makes plain text; `size` if the text ends with an escape."""
+    """Bytes that are plain text because of the escape character before them; `size` if the text ends with an escape."""
 
     @property
     def ends_in_quotes(self) -> bool:
@@ -88,42 +88,42 @@ class Scan:
         return len(self.line_ends) + int(self.size > 0 and not is_ended)
 
     def is_quoted(self, positions: np.ndarray) -> np.ndarray:
-        """Which positions lie within quotes."""
+        """Which positions are within quotes."""
         if not len(self.quoted):
             return np.zeros(len(positions), dtype=bool)
-        at = np.searchsorted(self.quoted[:, 0], positions, side="right") - 1
-        return np.asarray((at >= 0) & (positions < self.quoted[np.maximum(at, 0), 1]))
+        ranges = np.searchsorted(self.quoted[:, 0], positions, side="right") - 1
+        return np.asarray((ranges >= 0) & (positions < self.quoted[np.maximum(ranges, 0), 1]))
 
 
 def scan(text: bytes, format: CsvFormat, *, in_quotes: bool = False) -> Scan:
-    """`in_quotes` says that the text begins within quotes instead of at a record."""
+    """The structure of a text. `in_quotes`: the text begins within quotes instead of at a record."""
     data = np.frombuffer(text, dtype=np.uint8)
     line_ends = _line_ends(data, has_cr=b"\r" in text)
     escaped = _escaped(data, format.escape)
-    nothing = np.empty(0, np.int64)
+    no_positions = np.empty(0, np.int64)
     quotes = _without(_positions(data, text, format.quote), escaped)
     comments = _line_starts(data, _positions(data, text, format.comment))
     if in_quotes or len(quotes) or len(comments):
         quoted, comments, comment_ends = _ranges(data, format, quotes, comments, escaped, line_ends, in_quotes)
     else:
-        quoted, comment_ends = np.empty((0, 2), np.int64), nothing
-    found = Scan(len(data), line_ends, nothing, quoted, comments, escaped)
+        quoted, comment_ends = np.empty((0, 2), np.int64), no_positions
+    without_records = Scan(len(data), line_ends, no_positions, quoted, comments, escaped)
     record_ends = _without(line_ends, escaped)
-    record_ends = record_ends[~found.is_quoted(record_ends)]
+    record_ends = record_ends[~without_records.is_quoted(record_ends)]
     if len(comment_ends):
         record_ends = np.union1d(record_ends, comment_ends)
     return Scan(len(data), line_ends, record_ends, quoted, comments, escaped)
 
 
-def is_border(data: np.ndarray, at: int, format: CsvFormat) -> bool:
-    """Whether a line ends right before `at` in such a way that only quotes can make it part of a record."""
-    last = int(data[at - 1])
+def is_border(data: np.ndarray, offset: int, format: CsvFormat) -> bool:
+    """Whether a line ends right before `offset`, so that a record ends there unless it is within quotes."""
+    last = int(data[offset - 1])
     if last == _CR:
-        if at < len(data) and data[at] == _LF:
+        if offset < len(data) and data[offset] == _LF:
             return False
     elif last != _LF:
         return False
-    before = at - 2 - int(last == _LF and at >= 2 and data[at - 2] == _CR)
+    before = offset - 2 - int(last == _LF and offset >= 2 and data[offset - 2] == _CR)
     return format.escape is None or before < 0 or int(data[before]) != ord(format.escape)
 
 
@@ -145,12 +145,12 @@ def _line_ends(data: np.ndarray, *, has_cr: bool) -> np.ndarray:
 
 def _escaped(data: np.ndarray, escape: str | None) -> np.ndarray:
     """The bytes after every second escape of a run, counted from its first."""
-    at = np.empty(0, np.int64) if escape is None else np.flatnonzero(data == ord(escape))
-    if not len(at):
-        return at
-    begins = np.concatenate([[True], np.diff(at) != 1])
-    first = at[begins][np.cumsum(begins) - 1]
-    return np.asarray(at[(at - first) % 2 == 0] + 1)
+    escapes = np.empty(0, np.int64) if escape is None else np.flatnonzero(data == ord(escape))
+    if not len(escapes):
+        return escapes
+    begins = np.concatenate([[True], np.diff(escapes) != 1])
+    first = escapes[begins][np.cumsum(begins) - 1]
+    return np.asarray(escapes[(escapes - first) % 2 == 0] + 1)
 
 
 def _without(positions: np.ndarray, excluded: np.ndarray) -> np.ndarray:
@@ -160,13 +160,13 @@ def _without(positions: np.ndarray, excluded: np.ndarray) -> np.ndarray:
 
 
 def _line_starts(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Those of the positions that a line end precedes, or nothing."""
+    """The positions at the start of a line."""
     before = data[np.maximum(positions - 1, 0)]
     return np.asarray(positions[(positions == 0) | (before == _LF) | (before == _CR)])
 
 
 def _opening(data: np.ndarray, format: CsvFormat, quotes: np.ndarray, escaped: np.ndarray) -> np.ndarray:
-    """Which quotes stand where a value begins."""
+    """Which quotes are at the beginning of a value."""
     before = data[np.maximum(quotes - 1, 0)]
     at_start = (before == ord(format.delimiter)) | (before == _LF) | (before == _CR)
     if len(escaped):
@@ -186,12 +186,12 @@ def _ranges(
     """Quoted ranges, the comments outside of them, and the line ends of these."""
     opening = _opening(data, format, quotes, escaped)
     behind = np.diff(quotes, prepend=-2) == 1
-    nothing = np.empty(0, np.int64)
+    no_positions = np.empty(0, np.int64)
     if not len(comments) and (opening | behind)[int(in_quotes) :: 2].all():
         borders = np.concatenate([np.full(int(in_quotes), -1, np.int64), quotes])
         if len(borders) % 2:
             borders = np.append(borders, len(data))
-        return borders.reshape(-1, 2), nothing, nothing
+        return borders.reshape(-1, 2), no_positions, no_positions
     walk = _Walk(data, quotes, opening, behind, comments, escaped, line_ends)
     return walk.run(in_quotes)
 
@@ -221,46 +221,46 @@ class _Walk:
         quoted: list[tuple[int, int]] = []
         comments: list[int] = []
         comment_ends: list[int] = []
-        i, at = 0, 0  # the next quote; the first byte that is not decided yet
-        fresh = 0  # a comment ended before this byte: a record begins here whatever stands before it
+        i, offset = 0, 0  # the next quote; the first byte that is not decided yet
+        fresh = 0  # a comment ended before this byte: a record begins here whatever the byte before it is
         has_comments = len(self._comments) > 0
         if in_quotes:
             i, close = self._closed(0)
             quoted.append((-1, close))
-            at, fresh = close + 1, -1
-        while at < self._size:
-            i = self._next_opening(i, at, fresh)
+            offset, fresh = close + 1, -1
+        while offset < self._size:
+            i = self._next_opening(i, offset, fresh)
             quote = self._quotes[i] if i < len(self._quotes) else self._size
-            comment = self._next_comment(at, quote, fresh) if has_comments else None
+            comment = self._next_comment(offset, quote, fresh) if has_comments else None
             if comment is not None:
                 stop = self._line_end(comment)
                 comments.append(comment)
                 comment_ends += [stop] if stop < self._size else []
-                at = fresh = stop + 1
+                offset = fresh = stop + 1
                 continue
             if i >= len(self._quotes):
                 break
             i, close = self._closed(i + 1)
             quoted.append((quote, close))
-            at = close + 1
+            offset = close + 1
         return (
             np.array(quoted, np.int64).reshape(-1, 2),
             np.array(comments, np.int64),
             np.array(comment_ends, np.int64),
         )
 
-    def _line_end(self, at: int) -> int:
-        end = int(np.searchsorted(self._line_ends, at))
+    def _line_end(self, offset: int) -> int:
+        end = int(np.searchsorted(self._line_ends, offset))
         return int(self._line_ends[end]) if end < len(self._line_ends) else self._size
 
-    def _next_opening(self, i: int, at: int, fresh: int) -> int:
+    def _next_opening(self, i: int, offset: int, fresh: int) -> int:
         quotes, opening, count = self._quotes, self._opening, len(self._quotes)
-        while i < count and not ((opening[i] and quotes[i] >= at) or (quotes[i] == fresh and fresh >= at)):
+        while i < count and not ((opening[i] and quotes[i] >= offset) or (quotes[i] == fresh and fresh >= offset)):
             i += 1
         return i
 
     def _closed(self, i: int) -> tuple[int, int]:
-        """The quote that closes, of those from `i` on: the first that no other follows directly. Also the next one."""
+        """The closing quote: the first from `i` on that is not doubled. Returns the next index, and its position."""
         count = len(self._quotes)
         while i < count:
             if i + 1 < count and self._behind[i + 1]:
@@ -269,9 +269,9 @@ class _Walk:
             return i + 1, self._quotes[i]
         return i, self._size
 
-    def _next_comment(self, at: int, before: int, fresh: int) -> int | None:
-        """The first comment from `at` on that begins before the next quoted range."""
-        first = int(np.searchsorted(self._comments, at))
+    def _next_comment(self, offset: int, before: int, fresh: int) -> int | None:
+        """The first comment from `offset` on that begins before the next quoted range."""
+        first = int(np.searchsorted(self._comments, offset))
         for comment in self._comments[first : int(np.searchsorted(self._comments, before))].tolist():
             if comment == fresh or comment - 1 not in self._escaped:
                 return int(comment)

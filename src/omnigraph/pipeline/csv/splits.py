@@ -1,15 +1,15 @@
-"""Cut large CSV files where records begin.
+"""Split large CSV files where records begin.
 
-A line end may lie within quotes, so that only the text before it tells whether a record begins behind it.
+A line end may be within quotes, so that it depends on the text before it whether a record begins after it.
 
 1. header    the driver reads the columns of every file (`read.csv_header`)
 2. scan      one task per block of a large file. A block is the bytes between two line ends near even offsets; at such
-             a line end a file is between records or within quotes. The task tells, for both, where the first record
+             a line end a file is between records or within quotes. The task returns, for both, where the first record
              of its block begins and in which state the block ends. Without quotes this is a search for one byte
-3. compose   the driver goes through the blocks of a file with the state that the file really has there
+3. compose   the driver goes through the blocks of a file with the actual state at each
 
 The cost is one more pass over files that are larger than a piece, in parallel. Packed files (small ones: `bulk.unpack`
-takes the others), and files in encodings whose bytes are not their characters, are one segment.
+unpacks the others), and files in encodings that are not ASCII-transparent, are one segment.
 A task that runs twice gives the same result and writes nothing.
 """
 
@@ -34,12 +34,12 @@ AHEAD_BYTES = 1 << 16
 SCAN_BYTES_MAX = 8 << 20
 """A scan takes up to 40 bytes of memory for each byte of its block, if these are line ends."""
 _BEHIND_BYTES = 3
-"""A border is told by the line end before it, two bytes at the most, and the byte before that."""
+"""A border is recognised by the line end before it, at most two bytes, and the byte before that."""
 
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A file with its header, and the offsets at which its segments begin; none of a file that is read whole."""
+    """A file with its header, and the offsets at which its segments begin; None for a file that is one segment."""
 
     file: InputFile
     header: Header
@@ -50,14 +50,14 @@ class CsvFile:
 def look_at(
     files: Sequence[InputFile], options: Mapping[str, str], *, max_line_bytes: int = LINE_BYTES_DEFAULT
 ) -> list[CsvFile]:
-    """The files with their headers, not cut yet. No record of theirs may be longer than `max_line_bytes`."""
-    found = []
+    """The files with their headers, not split yet. No record may be longer than `max_line_bytes`."""
+    csv_files = []
     for file in files:
         format = csv_format(options, path=file.path)
         header = csv_header(file, format, max_line_bytes=max_line_bytes)
         is_whole = file.compression is not None or not format.is_ascii_transparent
-        found.append(CsvFile(file, header, None if is_whole else (header.end,), max_line_bytes))
-    return found
+        csv_files.append(CsvFile(file, header, None if is_whole else (header.end,), max_line_bytes))
+    return csv_files
 
 
 def cut_files(runner: Runner, inputs: Sequence[tuple[CsvFile, Mapping[str, str]]], *, size: int) -> list[CsvFile]:
@@ -73,13 +73,13 @@ def cut_files(runner: Runner, inputs: Sequence[tuple[CsvFile, Mapping[str, str]]
         tasks += blocks
     if not tasks:
         return [csv for csv, _ in inputs]
-    results = runner.run(f"{__name__}:scan_block", tasks, stage="finding records")
+    results = runner.run(scan_block, tasks, stage="finding records")
     cuts = {key: _composed(tasks, results, numbers) for key, numbers in owners.items()}
     return [replace(csv, starts=cuts.get(_key(csv, options), csv.starts)) for csv, options in inputs]
 
 
 def csv_segments(csv: CsvFile) -> Iterator[dict[str, Any]]:
-    """What tasks read: whole records of the file, in order."""
+    """The segments that tasks read: whole records of the file, in order."""
     file, header = csv.file, csv.header
     about = {"source": file.name, "path": file.path, "size": file.size_bytes, "header": header.names}
     about["max_line_bytes"] = csv.max_line_bytes
@@ -120,22 +120,22 @@ def scan_block(task: Mapping[str, Any]) -> dict[str, Any]:
     format = csv_format(task["options"], path=task["path"])
     start = task["start"] if task["start"] == task["begin"] else _border(task, format, task["start"])
     stop = _border(task, format, task["stop"])
-    done = {"rows_done": 0, "bytes_done": stop - start}
+    progress = {"rows_done": 0, "bytes_done": stop - start}
     if format.quote is None or start >= stop:
-        return {**done, "first": [start, None], "quoted": [False, True]}
+        return {**progress, "first": [start, None], "quoted": [False, True]}
     text = read_range(task["path"], start, stop)
     if format.quote.encode() not in text:
-        return {**done, "first": [start, None], "quoted": [False, True]}
+        return {**progress, "first": [start, None], "quoted": [False, True]}
     outside = scan(text, format)
     begins, ends_in_quotes = _from_quotes(text, format, outside)
     first = [start, None if begins is None else start + begins]
-    return {**done, "first": first, "quoted": [outside.ends_in_quotes, ends_in_quotes]}
+    return {**progress, "first": first, "quoted": [outside.ends_in_quotes, ends_in_quotes]}
 
 
 def _from_quotes(text: bytes, format: CsvFormat, outside: Scan) -> tuple[int | None, bool]:
     """Where the first record begins if the text begins within quotes, and whether it then ends in quotes.
 
-    From the first line end on that ends a record in both cases, both are the same: most often a few lines are enough.
+    After the first line end that ends a record in both cases, both are the same: usually a few lines are enough.
     """
     size = AHEAD_BYTES
     while True:
@@ -152,22 +152,22 @@ def _from_quotes(text: bytes, format: CsvFormat, outside: Scan) -> tuple[int | N
         size *= 8
 
 
-def _border(task: Mapping[str, Any], format: CsvFormat, at: int) -> int:
-    """The first border of lines at or behind an offset; the end of the file if there is none."""
+def _border(task: Mapping[str, Any], format: CsvFormat, offset: int) -> int:
+    """The first border of lines at or after an offset; the end of the file if there is none."""
     size = task["size"]
-    while at < size:
-        first = max(task["begin"], at - _BEHIND_BYTES)
-        stop = min(at + AHEAD_BYTES, size)
+    while offset < size:
+        first = max(task["begin"], offset - _BEHIND_BYTES)
+        stop = min(offset + AHEAD_BYTES, size)
         data = np.frombuffer(read_range(task["path"], first, stop), dtype=np.uint8)
         if len(data) < stop - first:
             raise FileUnreadable(path=task["source"], detail="it became shorter while it was read.")
-        # The byte behind a CR decides whether it ends a line: the last byte of the window is left to the next one.
+        # The byte after a CR decides whether it ends a line: the last byte of the window is left to the next one.
         last = len(data) if stop == size else len(data) - 1
         ends = np.flatnonzero((data == 10) | (data == 13)) + 1
-        for end in ends[(ends >= at - first) & (ends < last)].tolist():
+        for end in ends[(ends >= offset - first) & (ends < last)].tolist():
             if is_border(data, end, format):
                 return int(first + end)
-        at = first + last
+        offset = first + last
     return int(size)
 
 
@@ -175,25 +175,25 @@ def _border(task: Mapping[str, Any], format: CsvFormat, at: int) -> int:
 
 
 def _composed(tasks: Sequence[Mapping[str, Any]], results: Sequence[Any], numbers: Sequence[int]) -> tuple[int, ...]:
-    """The offsets of one file. FileUnreadable for a quote that never closes, RecordTooLong if its record is."""
+    """The offsets of one file. FileUnreadable for a quote that never closes, or RecordTooLong for its record."""
     starts: list[int] = []
     in_quotes = False
-    opened = numbers[0]
+    open_block = numbers[0]
     for number in numbers:
-        found = results[number]
-        first = found["first"][int(in_quotes)]
+        result = results[number]
+        first = result["first"][int(in_quotes)]
         if first is not None and first < tasks[number]["size"] and (not starts or first > starts[-1]):
             starts.append(first)
-        if found["quoted"][int(in_quotes)] and first is not None:
-            opened = number
-        in_quotes = found["quoted"][int(in_quotes)]
+        if result["quoted"][int(in_quotes)] and first is not None:
+            open_block = number
+        in_quotes = result["quoted"][int(in_quotes)]
     if in_quotes:
-        raise _open_quote(tasks[opened], starts)
+        raise _open_quote(tasks[open_block], starts)
     return tuple(starts)
 
 
 def _open_quote(task: Mapping[str, Any], starts: Sequence[int]) -> OmnigraphError:
-    """The error of a quote that is open from a block to the end of the file: its record may be too long besides."""
+    """The error for a quote that is open from a block to the end of the file; its record may also be too long."""
     format = csv_format(task["options"], path=task["path"])
     stop = _border(task, format, task["stop"])
     start = max(start for start in starts if start < stop)

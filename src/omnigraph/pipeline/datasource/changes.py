@@ -1,7 +1,7 @@
 """The change feed on Spark: `.option("changes", "true")` on `spark.readStream` and `spark.read`.
 
-1. aim         on the driver: the branch, the type, where the feed begins and, of a batch, where it ends
-2. offsets     of a stream: `{"cursor": …}` behind a whole commit. A micro-batch ends at the newest commit, or after
+1. aim         on the driver: the branch, the type, where the feed begins and, for a batch, where it ends
+2. offsets     for a stream: `{"cursor": …}` after a whole commit. A micro-batch ends at the newest commit, or after
                `maxCommitsPerTrigger` commits
 3. read        one task per micro-batch reads the feed between two offsets, in the order of commits, under leases
 
@@ -46,7 +46,7 @@ _TEXT = types.StringType()
 
 @dataclass(frozen=True)
 class ChangeSource:
-    """What is read, fixed when the query is planned."""
+    """What is read, as of the planning of the query."""
 
     graph: str
     storage: Mapping[str, str] | None
@@ -71,11 +71,11 @@ def aim(
     starting_commit: str | None,
     ending_commit: str | None,
 ) -> ChangeSource:
-    """The source that these options mean. `starting_commit` is a commit, a cursor or `now`."""
+    """The source with these options. `starting_commit` is a commit, a cursor or `now`."""
     feed = Feed(omnigraph.open(graph, storage_options=storage)._committer, branch)
     head = feed.head()
-    is_now = starting_commit == NOW
-    start = feed.start(head, after=None if is_now else starting_commit, from_now=is_now)
+    starts_now = starting_commit == NOW
+    start = feed.start(head, after=None if starts_now else starting_commit, from_now=starts_now)
     end = head.commit if ending_commit is None else read_cursor(feed.manifest, head, ending_commit).commit
     if start.to is not None or end is None:
         raise UsageError(detail="startingCommit and endingCommit are whole commits, not cursors inside of one.")
@@ -109,7 +109,7 @@ def change_schema(source: ChangeSource) -> types.StructType:
 
 @dataclass
 class CommitRange(InputPartition):  # type: ignore[misc]
-    """The commits behind a cursor up to one commit."""
+    """The commits after a cursor up to one commit."""
 
     start: str
     end: str
@@ -176,10 +176,10 @@ class ChangeStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         self._opened: Feed | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}  # it goes to workers, and handles stay where they are
+        return {**self.__dict__, "_opened": None}  # the reader is sent to workers, without its handle
 
     def _feed(self) -> Feed:
-        """One handle for all polls: each asks only for a newer head."""
+        """One handle for all polls: each only reads the head."""
         if self._opened is None:
             self._opened = self.source.feed()
         return self._opened

@@ -1,12 +1,12 @@
-"""The changes of one type as a Spark DataFrame: the driver matches rows by place and id, tasks read the images.
+"""The changes of one type as a Spark DataFrame: the driver matches rows by address and id, tasks read the values.
 
 1. match   on the driver, from metadata and ids (`branch/diff/type_changes`): the candidates
 2. tasks   windows of candidates in the order of addresses, not of ids, so that a task reads neighbouring rows
-3. read    on an executor: both images of the candidates, compared by value; equal ones are dropped
+3. read    on an executor: both states of the candidates, compared by value; equal ones are dropped
 
-The DataFrame has the rows that `TypeChanges` gives, in no particular order, in the types of the format `omnigraph`. A
-lease keeps both versions; every task renews it when it begins. Nothing is written; a task that runs twice reads twice.
-A Python data source, because `mapInArrow` needs pandas, which this package does not.
+The DataFrame has the rows of `TypeChanges`, in no particular order, with the types of the format `omnigraph`. A lease
+keeps both versions; every task renews it when it starts. Nothing is written; a task that runs twice reads twice. It is
+a Python data source, because `mapInArrow` needs pandas, which this package does not require.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from omnigraph.branch.diff.type_changes import Candidates, SideRows, TypeChanges
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.datasource.read import cut_by_bytes, spark_column_type
 from omnigraph.pipeline.snapshot_lease import lease_for_tasks
+from omnigraph.storage.array_text import packed, unpacked
 from omnigraph.storage.diff.table_version import TableVersion
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.objects import leases
-from omnigraph.storage.packed import packed, unpacked
 from omnigraph.tasks.engine import Engines
 from omnigraph.tasks.error_text import readable
 from omnigraph.tasks.session import spark_session
@@ -42,7 +42,7 @@ TASK_ROWS_MAX = 50_000
 
 @dataclass
 class ChangeTask(InputPartition):  # type: ignore[misc]
-    """Some candidates: what may have happened to them, and their addresses in either version; packed."""
+    """Some candidates: their possible kinds of change, and their addresses in both versions; compressed."""
 
     kinds: bytes
     old: bytes
@@ -74,7 +74,7 @@ def _images(tables: Tables, pin: Pin | None, t: EntityType | None, addresses: np
 
 
 def dataframes(engines: Engines) -> DataFrames:
-    """How a diff makes its DataFrames. The session is started with the first of them."""
+    """The function by which a diff creates its DataFrames. The session is started with the first of them."""
 
     def make(changes: TypeChanges, chosen: ChangeFilter) -> Any:
         spark = engines.session or spark_session(engines.settings)
@@ -85,11 +85,11 @@ def dataframes(engines: Engines) -> DataFrames:
 
 def dataframe(spark: Any, changes: TypeChanges, chosen: ChangeFilter, *, rows_max: int = TASK_ROWS_MAX) -> Any:
     """All changes of one type, read by tasks of at most so many candidates."""
-    described = _job(changes, chosen, rows_max)
+    job_description = _job(changes, chosen, rows_max)
     shape = spark_schema(changes.shape)
 
     class Changes(DataSource):  # type: ignore[misc]
-        job = described
+        job = job_description
 
         @classmethod
         def name(cls) -> str:
@@ -100,7 +100,7 @@ def dataframe(spark: Any, changes: TypeChanges, chosen: ChangeFilter, *, rows_ma
 
         def reader(self, schema: types.StructType) -> DataSourceReader:
             # Spark plans in a process of its own, and then sends source and reader to every task: the candidates of
-            # the other tasks stay behind.
+            # the other tasks are not sent along.
             tasks = type(self).job.tasks
             type(self).job = replace(type(self).job, tasks=())
             return ChangeReader(type(self).job, tasks, schema)

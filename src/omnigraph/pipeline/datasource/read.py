@@ -1,9 +1,9 @@
 """Reading a type of the graph on Spark: from one pinned commit to record batches on the executors.
 
 1. pin         on the driver: open the graph, resolve the commit, look up type, columns and filter
-2. partitions  on the driver: groups of neighbouring fragments, so many rows each; a lease on the version, for an hour
-3. read        on an executor: open the table at its pinned version, scan the fragments, cast to what Spark takes. Every
-               task renews the lease when it begins
+2. partitions  on the driver: groups of consecutive fragments, of limited rows; a lease on the version, for an hour
+3. read        on an executor: open the table at its pinned version, scan the fragments, cast to Spark's types. Every
+               task renews the lease when it starts
 
 | property       | Spark                 |                                                              |
 |----------------|-----------------------|--------------------------------------------------------------|
@@ -14,8 +14,8 @@
 | Vector, list   | array                 |                                                              |
 | Blob           | binary                |                                                              |
 
-A pushed filter is one that Lance evaluates exactly as Spark would, for every value, null included; all others stay
-with Spark. Nothing is written; a task that runs twice reads twice.
+A filter is pushed down if Lance evaluates it exactly as Spark would, for every value, null included; Spark evaluates
+all others. Nothing is written; a task that runs twice reads twice.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PARTITION_ROWS = 500_000
 PARTITION_BYTES = 512 << 20
 IN_VALUES_MAX = 1_000
 BATCH_BYTES_MAX = 256 << 20
-"""Spark's arrays of bytes end at 2 GiB: larger batches, which only blobs make, are cut before."""
+"""Spark's byte arrays are limited to 2 GiB: larger batches, which only blobs cause, are split before."""
 
 _SCALARS: dict[str, types.DataType] = {
     "String": types.StringType(),
@@ -67,7 +67,7 @@ _SCALARS: dict[str, types.DataType] = {
 
 @dataclass(frozen=True)
 class Pinned:
-    """What is read, fixed: a table at a version, some of its columns, some of its rows."""
+    """What is read: a table at a version, some of its columns, some of its rows."""
 
     location: Location
     commit: str
@@ -113,7 +113,7 @@ def pin(
         partition_rows=partition_rows or PARTITION_ROWS,
     )
     if where is not None:
-        # Tried here, so that a mistake is told by load() and not by a task.
+        # Scanned here, so that load() raises the error of a wrong filter, and not a task.
         _scan(pinned, fragments=None, more=())
     return pinned
 
@@ -133,12 +133,14 @@ def spark_column_type(t: EntityType, column: str) -> types.DataType:
 
 
 def require_same(pinned: Pinned, schema: types.StructType) -> None:
-    """A schema that the user gave may choose columns; their types are the graph's."""
+    """The user's schema may choose columns; their types must be those of the graph."""
     for field in schema:
         columns_of(pinned.type, [field.name])
-        ours = spark_column_type(pinned.type, field.name)
-        if field.dataType != ours:
-            detail = f"{field.name} of {pinned.type.key} is {ours.simpleString()}, not {field.dataType.simpleString()}."
+        expected = spark_column_type(pinned.type, field.name)
+        if field.dataType != expected:
+            detail = (
+                f"{field.name} of {pinned.type.key} is {expected.simpleString()}, not {field.dataType.simpleString()}."
+            )
             raise UsageError(detail=f"{detail} Leave the schema out, and cast after reading.")
 
 
@@ -205,21 +207,21 @@ def cut_by_bytes(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class _Pushing:
-    """`pushFilters` of a reader, in a form that Spark also lets pass where `…filterPushdown.enabled` is off: there it
-    refuses a reader that overrides the method, instead of leaving the filters to itself.
+    """`pushFilters` of a reader, in a form that Spark also accepts if `…filterPushdown.enabled` is off: then it refuses
+    a reader that overrides the method, instead of evaluating the filters itself.
     """
 
     def __init__(self, reader: GraphReader) -> None:
         self.reader = reader
         self.__func__ = DataSourceReader.pushFilters
 
-    def __call__(self, given: list[Filter]) -> list[Filter]:
+    def __call__(self, offered: list[Filter]) -> list[Filter]:
         kept: list[Filter] = []
         pushed: list[str] = []
-        for one in given:
-            text = condition(self.reader.pinned.type, one)
+        for spark_filter in offered:
+            text = condition(self.reader.pinned.type, spark_filter)
             if text is None:
-                kept.append(one)
+                kept.append(spark_filter)
             else:
                 pushed.append(text)
         self.reader.pushed = tuple(pushed)
@@ -235,31 +237,31 @@ _COMPARISONS: dict[type[Filter], str] = {
 }
 
 
-def condition(t: EntityType, given: Filter) -> str | None:
-    """A filter of Spark in Lance's SQL; None unless both select the same rows, whatever they hold."""
-    path: tuple[str, ...] = getattr(given, "attribute", ())
+def condition(t: EntityType, spark_filter: Filter) -> str | None:
+    """A filter of Spark in Lance's SQL; None unless both select the same rows for all values."""
+    path: tuple[str, ...] = getattr(spark_filter, "attribute", ())
     if len(path) != 1:
         return None
     name, kind = name_of(path[0]), filters.kind_of(t, path[0])
     # Blobs are stored as a structure of their own; lists and vectors have no literals.
     if kind == "Blob":
         return None
-    if isinstance(given, datasource.IsNull):
+    if isinstance(spark_filter, datasource.IsNull):
         return f"{name} IS NULL"
-    if isinstance(given, datasource.IsNotNull):
+    if isinstance(spark_filter, datasource.IsNotNull):
         return f"{name} IS NOT NULL"
     make: Callable[[Any], str | None] = lambda value: filters.literal(kind, _plain(value))  # noqa: E731
-    if isinstance(given, datasource.In):
-        values = [make(value) for value in given.value if value is not None]
+    if isinstance(spark_filter, datasource.In):
+        values = [make(value) for value in spark_filter.value if value is not None]
         texts = [text for text in values if text is not None]
         return f"{name} IN ({', '.join(texts)})" if 0 < len(texts) == len(values) <= IN_VALUES_MAX else None
-    found = make(given.value) if hasattr(given, "value") else None
-    if found is None:
+    literal = make(spark_filter.value) if hasattr(spark_filter, "value") else None
+    if literal is None:
         return None
-    if isinstance(given, datasource.StringStartsWith):
-        return f"starts_with({name}, {found})"
-    operator = _COMPARISONS.get(type(given))
-    return None if operator is None or (kind == "Bool" and operator != "=") else f"{name} {operator} {found}"
+    if isinstance(spark_filter, datasource.StringStartsWith):
+        return f"starts_with({name}, {literal})"
+    operator = _COMPARISONS.get(type(spark_filter))
+    return None if operator is None or (kind == "Bool" and operator != "=") else f"{name} {operator} {literal}"
 
 
 def _plain(value: Any) -> Any:

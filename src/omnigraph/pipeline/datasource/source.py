@@ -2,15 +2,14 @@
 
 1. load()   the driver resolves branch, commit or time to one commit, once: every action on the DataFrame, and every
             query of a view, reads that commit, whatever is written meanwhile
-2. read     one task per group of fragments; a task opens the table at the pinned version (`datasource_read`)
-3. changes  with the option `changes` the change feed instead, as a batch or as a stream (`datasource_changes`)
-4. save()   tasks stage their rows, the driver's commit loads all of them as one graph commit (`datasource_write`)
+2. read     one task per group of fragments; a task opens the table at the pinned version (`read`)
+3. changes  with the option `changes` the change feed instead, as a batch or as a stream (`changes`)
+4. save()   tasks stage their rows, the driver's commit loads all of them as one graph commit (`write`)
 
-Options are strict: one that is not known is an error, not a silence. Errors keep their type and say what to do, in the
-text that Spark shows.
+An unknown option is an error. Errors keep their type and remedy in the text that Spark shows.
 
-**Filters are not taken from Spark unless `pushdown` is on.** Spark 4.3 keeps what a Python source made of the filters
-of one query and uses it again for the next query of the same DataFrame or view, which then misses rows. The option
+**Filters are not taken from Spark unless `pushdown` is on.** Spark 4.3 caches the filters that a Python source accepted
+for one query and uses them again for the next query of the same DataFrame or view, which then misses rows. The option
 `where` filters in Lance as well, and has no such effect.
 """
 
@@ -46,12 +45,12 @@ STORAGE = "storage."
 
 @checked
 def register(spark: Session) -> None:
-    """Make the format `omnigraph` known to a session, classic or Connect. Calling it again does no harm."""
+    """Register the format `omnigraph` with a session, classic or Connect. Calling it again has no effect."""
     spark.dataSource.register(OmnigraphSource)
 
 
 class OmnigraphSource(DataSource):  # type: ignore[misc]
-    """One type of one graph. Spark makes it on the driver and sends it to workers."""
+    """One type of one graph. Spark creates it on the driver and sends it to workers."""
 
     _pinned: Pinned | None = None
     _changes: ChangeSource | None = None
@@ -75,11 +74,11 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         with readable():
-            given = _Options.of(self.options, STREAM_OPTIONS)
-            if not given.flag("changes"):
+            options = _Options.of(self.options, STREAM_OPTIONS)
+            if not options.flag("changes"):
                 detail = 'a stream of a graph is its change feed: add .option("changes", "true").'
                 raise UsageError(detail=detail)
-            return ChangeStreamReader(self._change_source(), commits_max=given.number("maxcommitspertrigger"))
+            return ChangeStreamReader(self._change_source(), commits_max=options.number("maxcommitspertrigger"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         with readable():
@@ -89,39 +88,39 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
         return _Options({name.lower(): value for name, value in self.options.items()}, None).flag("changes")
 
     def _change_source(self) -> ChangeSource:
-        # Kept as _pinned is: the batch ends where it ended when it was planned.
+        # Cached like _pinned: the end of a batch is the one of its planning.
         if self._changes is None:
-            given = _Options.of(self.options, tuple(dict.fromkeys((*CHANGE_OPTIONS, *STREAM_OPTIONS))))
+            options = _Options.of(self.options, tuple(dict.fromkeys((*CHANGE_OPTIONS, *STREAM_OPTIONS))))
             self._changes = aim_changes(
-                given.graph,
-                storage=given.storage,
-                branch=given.get("branch", "main"),
-                type_name=given.get("type"),
-                starting_commit=given.get("startingcommit"),
-                ending_commit=given.get("endingcommit"),
+                options.graph,
+                storage=options.storage,
+                branch=options.get("branch", "main"),
+                type_name=options.get("type"),
+                starting_commit=options.get("startingcommit"),
+                ending_commit=options.get("endingcommit"),
             )
         return self._changes
 
     def _pin(self) -> Pinned:
-        # Spark keeps this object as it is after `schema`, and with it the commit that is read.
+        # Spark keeps this object after `schema`, and with it the commit that is read.
         if self._pinned is None:
-            given = _Options.of(self.options, READ_OPTIONS)
+            options = _Options.of(self.options, READ_OPTIONS)
             self._pinned = pin(
-                given.graph,
-                given.required("type"),
-                storage=given.storage,
-                branch=given.get("branch", "main"),
-                commit=given.get("commit"),
-                as_of=given.get("as_of"),
-                columns=given.names("columns"),
-                where=given.get("where"),
-                pushdown=given.flag("pushdown"),
-                partition_rows=given.number("rows_per_partition"),
+                options.graph,
+                options.required("type"),
+                storage=options.storage,
+                branch=options.get("branch", "main"),
+                commit=options.get("commit"),
+                as_of=options.get("as_of"),
+                columns=options.names("columns"),
+                where=options.get("where"),
+                pushdown=options.flag("pushdown"),
+                partition_rows=options.number("rows_per_partition"),
             )
         return self._pinned
 
     def _aim(self, columns: list[str], *, overwrite: bool) -> Target:
-        given = _Options.of(self.options, WRITE_OPTIONS)
+        options = _Options.of(self.options, WRITE_OPTIONS)
         if overwrite:
             detail = (
                 'mode("overwrite") is not possible here: use mode("append") with the option load_mode append or merge; '
@@ -129,65 +128,65 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
             )
             raise UsageError(detail=detail)
         return aim(
-            given.graph,
-            given.required("type"),
+            options.graph,
+            options.required("type"),
             columns,
-            storage=given.storage,
-            branch=given.get("branch", "main"),
-            mode=given.get("load_mode", "append"),
-            actor=given.get("actor"),
-            if_commit=given.get("if_commit"),
-            operation_id=given.get("operation_id"),
+            storage=options.storage,
+            branch=options.get("branch", "main"),
+            mode=options.get("load_mode", "append"),
+            actor=options.get("actor"),
+            if_commit=options.get("if_commit"),
+            operation_id=options.get("operation_id"),
         )
 
 
 @dataclass(frozen=True)
 class _Options:
-    """What was given, by lower-case name: Spark does not keep the case of options."""
+    """Options by lower-case name: Spark does not keep the case of options."""
 
-    given: Mapping[str, str]
+    values: Mapping[str, str]
     storage: Mapping[str, str] | None
 
     @staticmethod
-    def of(options: Mapping[str, str], known: tuple[str, ...]) -> _Options:
+    def of(options: Mapping[str, str], allowed: tuple[str, ...]) -> _Options:
         names = {name.lower(): value for name, value in options.items()}
         storage = {n.removeprefix(STORAGE): v for n, v in names.items() if n.startswith(STORAGE)}
         rest = {n: v for n, v in names.items() if not n.startswith((STORAGE, "spark.", "__"))}
         for name in rest:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-                hint = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(known)}."
+            if name not in allowed:
+                similar = difflib.get_close_matches(name, allowed, n=1, cutoff=0.6)
+                hint = f"did you mean {similar[0]!r}?" if similar else f"they are {', '.join(allowed)}."
                 raise UsageError(detail=f"the format {FORMAT} has no option {name!r} here; {hint}")
         return _Options(rest, storage or None)
 
     @property
     def graph(self) -> str:
-        """The address: the option `graph`, or the path given to load() or save()."""
-        return self.given.get("graph") or self.given.get("path") or self.required("graph")
+        """The URI: the option `graph`, or the path passed to load() or save()."""
+        return self.values.get("graph") or self.values.get("path") or self.required("graph")
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self.given.get(name, default)
+        return self.values.get(name, default)
 
     def required(self, name: str) -> str:
-        found = self.given.get(name)
-        if not found:
+        value = self.values.get(name)
+        if not value:
             raise UsageError(detail=f'the format {FORMAT} needs the option {name!r}, as .option("{name}", …).')
-        return found
+        return value
 
     def names(self, name: str) -> list[str] | None:
-        found = self.given.get(name)
-        return None if found is None else [part.strip() for part in found.split(",") if part.strip()]
+        value = self.values.get(name)
+        return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
 
     def flag(self, name: str) -> bool:
-        found = self.given.get(name, "false").lower()
-        if found not in ("true", "false"):
-            raise UsageError(detail=f"the option {name!r} is true or false, not {found!r}.")
-        return found == "true"
+        value = self.values.get(name, "false").lower()
+        if value not in ("true", "false"):
+            raise UsageError(detail=f"the option {name!r} is true or false, not {value!r}.")
+        return value == "true"
 
     def number(self, name: str) -> int | None:
-        found = self.given.get(name)
-        if found is None:
+        value = self.values.get(name)
+        if value is None:
             return None
-        if not found.isdecimal() or int(found) < 1:
-            raise UsageError(detail=f"the option {name!r} is a whole number, at least 1, not {found!r}.")
-        return int(found)
+        if not value.isdecimal() or int(value) < 1:
+            raise UsageError(detail=f"the option {name!r} is a whole number, at least 1, not {value!r}.")
+        return int(value)

@@ -1,13 +1,13 @@
 """Writing a DataFrame into a type of the graph: tasks stage rows, one commit loads them.
 
-1. aim     on the driver: open the graph, look up branch, type and columns; name a staging folder of this job
+1. aim     on the driver: open the graph, look up branch, type and columns; name a staging folder for this job
 2. write   on an executor: rows of the partition as files of the staging folder; the message names them
 3. commit  on the driver: the rows of the files that messages name, loaded with all rules as one graph commit
 4. clean   remove the staging folder, after a commit, a failed one, or an abort
 
-Keeps: all rows or none. A task that runs twice, or fails, stages files that no message names. The commit carries the
-job's own operation id: repeating it is no second write. A crash before 3 leaves the staging folder, which
-nothing reads; in 3, what the door promises.
+Invariant: all rows or none. A task that runs twice, or fails, stages files that no message names. The commit carries
+the job's own operation id: repeating it returns the first outcome. A crash before 3 leaves the staging folder, which
+is never read; a crash in 3 is handled by the commit protocol.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from omnigraph.tasks.staging import Staging
 from omnigraph.write.violations import told
 
 FILE_BYTES = 64 << 20
-"""A task holds so much in memory before it writes a file."""
+"""The size of a batch in memory at which a task writes a file."""
 Mode = Literal["append", "merge"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where rows go, and how."""
+    """The graph, branch and type that rows are written to, and the mode."""
 
     location: Location
     job: str
@@ -58,7 +58,7 @@ class Target:
 
 @dataclass
 class Staged(WriterCommitMessage):  # type: ignore[misc]
-    """The files that one task wrote, and that count."""
+    """The files of one successful task."""
 
     files: tuple[str, ...]
     rows: int
@@ -87,9 +87,9 @@ def aim(
 
 
 def _require_columns(t: EntityType, columns: Sequence[str]) -> None:
-    known = {"id", *t.by_name, *(("from", "to", "src", "dst") if t.kind == "edge" else ())}
+    allowed = {"id", *t.by_name, *(("from", "to", "src", "dst") if t.kind == "edge" else ())}
     for name in columns:
-        require_column(t, name, known)
+        require_column(t, name, allowed)
     if t.kind == "edge":
         for names in (("from", "src"), ("to", "dst")):
             if not any(name in columns and name not in t.by_name for name in names):
@@ -108,10 +108,10 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
             return _stage(self.target, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        named = [m for m in messages if isinstance(m, Staged)]
+        staged = [m for m in messages if isinstance(m, Staged)]
         with readable():
             try:
-                _load_staged(self.target, [name for message in named for name in message.files])
+                _load_staged(self.target, [name for message in staged for name in message.files])
             finally:
                 self.target.staging.remove()
 
@@ -124,26 +124,26 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 def _stage(target: Target, batches: Iterator[pa.RecordBatch]) -> Staged:
     files: list[str] = []
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     rows = size = 0
 
-    def put() -> None:
+    def flush() -> None:
         nonlocal size
-        if held:
+        if pending:
             _prepare(target)
-            files.append(target.staging.put_table("rows", pa.Table.from_batches(held)))
-            held.clear()
+            files.append(target.staging.put_table("rows", pa.Table.from_batches(pending)))
+            pending.clear()
             size = 0
 
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        held.append(_taken(target.type, batch))
+        pending.append(_with_integers(target.type, batch))
         rows += batch.num_rows
         size += batch.nbytes
         if size >= FILE_BYTES:
-            put()
-    put()
+            flush()
+    flush()
     return Staged(tuple(files), rows)
 
 
@@ -155,30 +155,30 @@ def _prepare(target: Target) -> None:
             raise StorageError(doing=f"creating {target.staging.folder}", detail=str(error)) from error
 
 
-def _taken(t: EntityType, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Numbers of U64 properties come as decimals, which a small write does not take."""
+def _with_integers(t: EntityType, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Convert the decimals of U64 properties to integers, which a write requires."""
     for p in t.properties:
-        place = batch.schema.get_field_index(p.name)
-        if place < 0 or "U64" not in (p.type.kind, p.type.item):
+        position = batch.schema.get_field_index(p.name)
+        if position < 0 or "U64" not in (p.type.kind, p.type.item):
             continue
-        whole = _whole(batch.schema.field(place).type)
-        if whole is None:
+        target = _integer_type(batch.schema.field(position).type)
+        if target is None:
             continue
         try:
-            column = batch.column(place).cast(whole)
+            column = batch.column(position).cast(target)
         except pa.ArrowInvalid as error:
             message = f"{p.name}: a number is outside of the range of U64, 0 to {2**64 - 1}"
-            wrong = Violation(rule="type", table_key=t.key, message=message, property=p.name)
-            raise ConstraintViolation(**told([wrong], {"type": 1})) from error
-        batch = batch.set_column(place, pa.field(p.name, whole), column)
+            violation = Violation(rule="type", table_key=t.key, message=message, property=p.name)
+            raise ConstraintViolation(**told([violation], {"type": 1})) from error
+        batch = batch.set_column(position, pa.field(p.name, target), column)
     return batch
 
 
-def _whole(given: pa.DataType) -> pa.DataType | None:
-    if pa.types.is_decimal(given) and given.scale == 0:
+def _integer_type(kind: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_decimal(kind) and kind.scale == 0:
         return pa.uint64()
-    if pa.types.is_list(given):
-        item = _whole(given.value_type)
+    if pa.types.is_list(kind):
+        item = _integer_type(kind.value_type)
         return None if item is None else pa.list_(item)
     return None
 
@@ -192,10 +192,10 @@ def _load_staged(target: Target, files: Sequence[str]) -> None:
         return
     graph = omnigraph.open(target.location.uri, storage_options=target.location.options or None, actor=target.actor)
     with _mapped(target.staging, files) as rows:
-        given = {target.type.name: rows}
+        tables = {target.type.name: rows}
         graph.load(
-            nodes=given if target.type.kind == "node" else None,
-            edges=given if target.type.kind == "edge" else None,
+            nodes=tables if target.type.kind == "node" else None,
+            edges=tables if target.type.kind == "edge" else None,
             mode=target.mode,
             branch=target.branch,
             engine="local",

@@ -1,13 +1,13 @@
-"""The operations of embed: publish staged vectors on whatever state the branch has by now.
+"""The operations of embed: publish staged vectors on the current state of the branch.
 
 `PublishVectors.prepare`, on any view:
 
-1. home     a staged part is at home if its fragment still has the file that the texts were read from: its rows are
+1. locate   a staged part is valid if its fragment still has the file that the texts were read from: its rows are
             where they were, except those that others replaced, which are deleted there
-2. rescue   parts without a home (their rows were folded or compacted away): rows of fragments that are new since are
-            looked through, and those whose text has the digest of a staged vector get it; no provider is asked
+2. rescue   other parts (their rows were compacted away): rows of fragments that are new since then are scanned, and
+            those whose text has the digest of a staged vector get it; no request is made
 3. write    one file per fragment with its new vectors, kept for the next preparation as long as the fragment's files
-            stay as they are and the file itself is there
+            are the same and the file itself exists
 4. commit   one exchange of column files per property, as steps of the table's work
 """
 
@@ -55,7 +55,7 @@ class Batch:
 
     unit: Unit
     surveyed: dict[int, str | None]
-    """The fragments that were looked at, and the file of texts that each had."""
+    """The surveyed fragments, and the file of texts that each had."""
     deletions: dict[int, Any]
     parts: list[Part]
     spare: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Batch:
 
 @dataclass(eq=False)
 class AddMarks:
-    """Give tables from before the hidden columns that marks are written to."""
+    """Add the hidden mark columns to tables that were created without them."""
 
     units: Sequence[Unit]
     kind: str = "embed"
@@ -97,7 +97,7 @@ class PublishVectors:
     staging: Staging
     everything: bool
     lease: Held | None = None
-    """Held since before anything was written; None: the door's own covers what is written on its request."""
+    """Taken before anything was written; None: the committer's own lease covers what `prepare` writes."""
     kind: str = "embed"
     quick: bool = False
     begun_on: View | None = None
@@ -113,26 +113,26 @@ class PublishVectors:
         cleared: dict[str, int] = {}
         for type_id in sorted(self.scope(view)):
             named = [(b, b.unit.named_as(view.schema)) for b in self.batches if b.unit.type_id == type_id]
-            mine = [(b, unit) for b, unit in named if unit is not None]
+            units = [(b, unit) for b, unit in named if unit is not None]
             table = view.open(view.schema.by_id[type_id])
-            for batch, unit in mine:
-                self._settle(batch, unit, view.pins[type_id], table)
-            mine = [(b, unit) for b, unit in mine if b.parts]
-            if not mine:
+            for batch, unit in units:
+                self._locate_parts(batch, unit, view.pins[type_id], table)
+            units = [(b, unit) for b, unit in units if b.parts]
+            if not units:
                 continue
-            tables[type_id] = self._work(view, type_id, mine)
-            for batch, unit in mine:
+            tables[type_id] = self._work(view, type_id, units)
+            for batch, unit in units:
                 counts = self._counts(batch, table)
-                for of, count in zip((embedded, cleared), counts, strict=True):
+                for totals, count in zip((embedded, cleared), counts, strict=True):
                     if count:
-                        of[unit.table_key] = of.get(unit.table_key, 0) + count
+                        totals[unit.table_key] = totals.get(unit.table_key, 0) + count
         models = {b.unit.column: b.unit.choice.model for b in self.batches}
-        told = {"embedded": embedded, "cleared": cleared}
+        counts_by_table = {"embedded": embedded, "cleared": cleared}
         return Prepared(
             view=view,
             tables=tables,
-            summary={**told, "models": models},
-            result=told,
+            summary={**counts_by_table, "models": models},
+            result=counts_by_table,
             begun_on=self.begun_on,
             lease=self.lease,
             discard=self._discard,
@@ -145,19 +145,23 @@ class PublishVectors:
         if not any(batch.files for batch in self.batches):
             self.begun_on = self.lease = None
 
-    def _settle(self, batch: Batch, unit: Unit, pin: Pin, table: LanceDataset) -> None:
-        """Steps 1 and 2: afterwards every part of the batch is at home in this version."""
-        homes = {f.fragment_id: (base_of(table, f.fragment_id, [unit.source]) or (None,))[0] for f in _fragments(table)}
-        lost = [p for p in batch.parts if homes.get(p.fragment, "") != p.source_file]
-        if not lost:
+    def _locate_parts(self, batch: Batch, unit: Unit, pin: Pin, table: LanceDataset) -> None:
+        """Steps 1 and 2: afterwards every part of the batch is valid in this version."""
+        source_files = {
+            f.fragment_id: (base_of(table, f.fragment_id, [unit.source]) or (None,))[0] for f in _fragments(table)
+        }
+        moved = [p for p in batch.parts if source_files.get(p.fragment, "") != p.source_file]
+        if not moved:
             return
-        batch.parts = [p for p in batch.parts if p not in lost]
-        batch.spare += [p.name for p in lost]
-        known = {p.fragment for p in batch.parts}
-        fresh = [n for n, file in homes.items() if n not in known and batch.surveyed.get(n, "") != file]
+        batch.parts = [p for p in batch.parts if p not in moved]
+        batch.spare += [p.name for p in moved]
+        located = {p.fragment for p in batch.parts}
+        new_fragments = [
+            n for n, file in source_files.items() if n not in located and batch.surveyed.get(n, "") != file
+        ]
         tasks = [
             {
-                **work.place(self.staging.location, pin),
+                **work.table_address(self.staging.location, pin),
                 "unit": unit.to_json(),
                 "staging": self.staging.to_json(),
                 "everything": self.everything,
@@ -166,15 +170,15 @@ class PublishVectors:
                 "known": batch.spare,
                 "only_known": True,
             }
-            for number in fresh
+            for number in new_fragments
         ]
-        for found in self.runner.run("omnigraph.pipeline.embed.tasks:embed_chunks", tasks, stage="finding moved rows"):
-            batch.parts += [Part(**p) for p in found["parts"]]
+        for result in self.runner.run(work.embed_chunks, tasks, stage="finding moved rows"):
+            batch.parts += [Part(**p) for p in result["parts"]]
 
-    def _work(self, view: View, type_id: str, mine: Sequence[tuple[Batch, Unit]]) -> TableWork:
+    def _work(self, view: View, type_id: str, units: Sequence[tuple[Batch, Unit]]) -> TableWork:
         """Steps 3 and 4, on the line of the table that this branch may write."""
         pin, handle, _ = work_on(view, view.schema.by_id[type_id])
-        later = [_exchanging(pin, self._files(batch, unit, pin, handle)) for batch, unit in mine]
+        later = [_exchanging(pin, self._files(batch, unit, pin, handle)) for batch, unit in units]
         return TableWork(pin=pin, source=view.pins[type_id], steps=(), later=tuple(later), handle=handle)
 
     def _files(self, batch: Batch, unit: Unit, pin: Pin, table: LanceDataset) -> list[ColumnFile]:
@@ -189,21 +193,21 @@ class PublishVectors:
         missing = [n for n in by_fragment if keys[n] not in batch.files]
         tasks = [
             {
-                **work.place(self.staging.location, pin),
+                **work.table_address(self.staging.location, pin),
                 "unit": unit.to_json(),
                 "staging": self.staging.to_json(),
                 "fragments": [[n, list(keys[n][2])] for n in group],
             }
             for group in _grouped(missing, {n: sum(p.rows for p in parts) for n, parts in by_fragment.items()})
         ]
-        for found in self.runner.run("omnigraph.pipeline.embed.tasks:write_files", tasks, stage="writing vectors"):
-            for body in found["files"]:
-                made = ColumnFile.of(body)
-                batch.files[keys[made.fragment]] = made
+        for result in self.runner.run(work.write_files, tasks, stage="writing vectors"):
+            for body in result["files"]:
+                column_file = ColumnFile.of(body)
+                batch.files[keys[column_file.fragment]] = column_file
         return [batch.files[key] for key in keys.values()]
 
     def _counts(self, batch: Batch, table: LanceDataset) -> tuple[int, int]:
-        """Rows that get a vector and rows that lose theirs, without those that others have deleted meanwhile."""
+        """Rows that get a vector and rows that lose theirs, without those that others have deleted since."""
         embedded = cleared = 0
         for part in batch.parts:
             deletion = table.get_fragment(part.fragment).metadata.to_json().get("deletion_file")
@@ -222,17 +226,17 @@ def _fragments(table: LanceDataset) -> Sequence[Any]:
 
 
 def _exchanging(pin: Pin, files: Sequence[ColumnFile]) -> LaterStep:
-    written = tuple(f"{pin.root}/data/{one.file['path']}" for one in files)
+    written = tuple(f"{pin.root}/data/{file.file['path']}" for file in files)
     return LaterStep(lambda table: exchange(pin, table, files), files=written)
 
 
 def _grouped(numbers: Sequence[int], rows: dict[int, int]) -> list[list[int]]:
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     size = 0
     for number in numbers:
-        if not found or size + rows[number] > WRITE_ROWS:
-            found.append([])
+        if not groups or size + rows[number] > WRITE_ROWS:
+            groups.append([])
             size = 0
-        found[-1].append(number)
+        groups[-1].append(number)
         size += rows[number]
-    return found
+    return groups

@@ -1,6 +1,6 @@
 """The provider `gemini`: Google's `batchEmbedContents`. GEMINI_API_KEY is the key; GEMINI_BASE_URL another host.
 
-Shortened Gemini vectors do not have unit length; they get it here, so that every distance means the same.
+Shortened Gemini vectors do not have unit length; they are normalised here, so that distances are comparable.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ class GeminiProvider:
         self._url = f"{base}/v1beta/models/{quote(self.model, safe='')}:batchEmbedContents"
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        one = {
+        request = {
             "model": f"models/{self.model}",
             "taskType": "RETRIEVAL_DOCUMENT",
             "outputDimensionality": self.dimensions,
         }
-        body = {"requests": [{**one, "content": {"parts": [{"text": text}]}} for text in texts]}
+        body = {"requests": [{**request, "content": {"parts": [{"text": text}]}} for text in texts]}
         # In a header and not in the URL, which proxies write into their logs.
         answer = post(
             self._url,
             body,
             headers={"x-goog-api-key": self._key},
             secret=self._key,
-            who=self,
+            provider=self,
             bytes_max=answer_bytes_max(texts=len(texts), dimensions=self.dimensions),
         )
-        found = checked(self._vectors(answer), count=len(texts), choice=self._choice)
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        return np.asarray(found / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+        vectors = checked(self._vectors(answer), count=len(texts), choice=self._choice)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
     def _vectors(self, answer: Any) -> list[Any]:
         try:

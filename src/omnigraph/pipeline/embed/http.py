@@ -1,14 +1,14 @@
-"""One JSON request to a provider, tried again as long as that makes sense.
+"""One JSON request to a provider, with retries.
 
-Tried again: 408, 429, 500, 502, 503, 504, 529, a connection that is refused, dropped or too slow, an answer that is cut
-short. The pause doubles from half a second, with some randomness so that workers do not come back in step; a server's
-Retry-After is obeyed up to a limit. Everything else is final: the same request would fail again.
+Retried: 408, 429, 500, 502, 503, 504, 529, a connection that is refused, dropped or too slow, a truncated response. The
+pause doubles from half a second, with jitter so that workers do not retry at the same time; a server's Retry-After is
+obeyed up to a limit. Everything else is final: the same request would fail again.
 
-An answer is read up to the size that the vectors asked for can have, generously: whatever is longer is none, and would
-only fill the memory.
+A response is read up to a generous estimate of the size of the requested vectors; a longer one is refused, so that it
+does not fill the memory.
 
-The key is in a header of this request and nowhere else: redirects are not followed, because a header would follow them,
-and a server that repeats the key in its complaint has it blotted out.
+The key is in a header of this request and nowhere else: redirects are not followed, because the header would be sent
+along, and if a server repeats the key in its error message, it is replaced by asterisks.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from omnigraph.errors import EmbeddingFailed
 
 TRIES_MAX = 6
 TIMEOUT_S = 60.0
-PAUSE_FIRST_S, PAUSE_MOST_S = 0.5, 30.0
-RETRY_AFTER_MOST_S = 300.0
-AGAIN = frozenset({408, 429, 500, 502, 503, 504, 529})
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.5, 30.0
+RETRY_AFTER_MAX_S = 300.0
+RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504, 529})
 DETAIL_CHARACTERS_MAX = 500
 COMPLAINT_BYTES_MAX = 1 << 20
 _ANSWER_BYTES_MIN = 1 << 20
 _DIMENSIONS_MIN = 4096
-"""So many are read however few are declared: a model that gives more is told by its dimensions."""
+"""The size limit is computed for at least so many, so that a wrong number of dimensions is reported as such."""
 _VALUE_BYTES = 32
 """A number as text, with its comma and some white space."""
 
 
 def answer_bytes_max(*, texts: int, dimensions: int) -> int:
-    """The size beyond which an answer can't be so many vectors."""
+    """The maximum size of a response with so many vectors."""
     return _ANSWER_BYTES_MIN + texts * max(dimensions, _DIMENSIONS_MIN) * _VALUE_BYTES
 
 
 class _TooLong(Exception):
-    """An answer that is longer than it can be."""
+    """A response above the size limit."""
 
 
 class Named(Protocol):
@@ -65,19 +65,21 @@ def post(
     *,
     headers: Mapping[str, str],
     secret: str,
-    who: Named,
+    provider: Named,
     bytes_max: int,
     timeout_s: float | None = None,
-    tries_most: int = TRIES_MAX,
+    tries_max: int = TRIES_MAX,
 ) -> Any:
-    """The answer's JSON. EmbeddingFailed if the server refuses, answers more than `bytes_max`, or always fails."""
+    """The response's JSON. EmbeddingFailed if the server refuses, sends more than `bytes_max`, or all tries fail."""
     if not url.startswith(("http://", "https://")):
-        raise EmbeddingFailed(provider=who.name, model=who.model, status=None, detail=f"{url} is no http address")
+        raise EmbeddingFailed(
+            provider=provider.name, model=provider.model, status=None, detail=f"{url} is no http address"
+        )
     raw = orjson.dumps(body)
     opener = build_opener(_NoRedirects)
     status: int | None = None
     detail = ""
-    for turn in range(1, tries_most + 1):
+    for attempt in range(1, tries_max + 1):
         wait_s: float | None = None
         try:
             request = Request(url, raw, {"Content-Type": "application/json", **headers}, method="POST")
@@ -85,10 +87,10 @@ def post(
                 return orjson.loads(_body(answer, bytes_max))
         except _TooLong:
             status, detail = None, f"its answer is longer than {bytes_max >> 20} MiB, more than these vectors can need"
-            raise EmbeddingFailed(provider=who.name, model=who.model, status=status, detail=detail) from None
+            raise EmbeddingFailed(provider=provider.name, model=provider.model, status=status, detail=detail) from None
         except HTTPError as error:
-            status, detail = error.code, _said(error)
-            if status not in AGAIN:
+            status, detail = error.code, _server_message(error)
+            if status not in RETRIED_STATUSES:
                 break
             wait_s = _retry_after_s(error.headers.get("Retry-After"))
         except orjson.JSONDecodeError:
@@ -96,11 +98,11 @@ def post(
         except (URLError, TimeoutError, ConnectionError, http.client.HTTPException, OSError) as error:
             reason = error.reason if isinstance(error, URLError) else error
             status, detail = None, f"the connection failed: {reason or type(error).__name__}"
-        if turn < tries_most:
-            time.sleep(_pause_s(turn) if wait_s is None else wait_s)
-    tries = f" ({tries_most} tries)" if status is None or status in AGAIN else ""
-    told = detail.replace(secret, "***")[:DETAIL_CHARACTERS_MAX]
-    raise EmbeddingFailed(provider=who.name, model=who.model, status=status, detail=f"{told}{tries}")
+        if attempt < tries_max:
+            time.sleep(_pause_s(attempt) if wait_s is None else wait_s)
+    tries = f" ({tries_max} tries)" if status is None or status in RETRIED_STATUSES else ""
+    shown_detail = detail.replace(secret, "***")[:DETAIL_CHARACTERS_MAX]
+    raise EmbeddingFailed(provider=provider.name, model=provider.model, status=status, detail=f"{shown_detail}{tries}")
 
 
 def _body(answer: Any, bytes_max: int) -> bytes:
@@ -112,12 +114,12 @@ def _body(answer: Any, bytes_max: int) -> bytes:
     return raw
 
 
-def _pause_s(turn: int) -> float:
-    return float(min(PAUSE_MOST_S, PAUSE_FIRST_S * 2 ** (turn - 1)) * random.uniform(0.75, 1.25))
+def _pause_s(attempt: int) -> float:
+    return float(min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25))
 
 
 def _retry_after_s(text: str | None) -> float | None:
-    """Seconds, or a date; None if the server did not say or nobody can read it."""
+    """Seconds, or a date; None if the header is missing or malformed."""
     if text is None:
         return None
     try:
@@ -127,18 +129,18 @@ def _retry_after_s(text: str | None) -> float | None:
             seconds = parsedate_to_datetime(text).timestamp() - time.time()
         except ValueError:
             return None
-    return min(RETRY_AFTER_MOST_S, max(0.0, seconds)) if seconds == seconds else None
+    return min(RETRY_AFTER_MAX_S, max(0.0, seconds)) if seconds == seconds else None
 
 
-def _said(error: HTTPError) -> str:
-    """The server's own words: the message of its JSON if there is one."""
+def _server_message(error: HTTPError) -> str:
+    """The server's message: that of its JSON if there is one."""
     try:
         raw = error.read(COMPLAINT_BYTES_MAX)
     except (OSError, http.client.HTTPException):
         return f"HTTP {error.code}"
     try:
-        found = orjson.loads(raw)["error"]
-        text = found["message"] if isinstance(found, dict) else found
+        body = orjson.loads(raw)["error"]
+        text = body["message"] if isinstance(body, dict) else body
     except (orjson.JSONDecodeError, KeyError, TypeError):
         text = raw.decode(errors="replace")
     return f"HTTP {error.code}: {' '.join(str(text).split())}" if str(text).strip() else f"HTTP {error.code}"

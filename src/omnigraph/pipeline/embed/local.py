@@ -1,4 +1,4 @@
-"""The local provider: a small static model that is in an installed package. Offline, free, the same on every machine.
+"""The local provider: a small static model from an installed package. Offline, free, the same on every machine.
 
 Vectors have unit length, as those of the other providers do.
 """
@@ -33,16 +33,16 @@ class LocalProvider:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         sizes = np.array([len(t) for t in texts])
-        found = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         for group in _groups(sizes):
-            found[group] = self._loaded.embed([texts[i] for i in group], batch_size=len(group))
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        found /= np.where(lengths > 0, lengths, 1)
-        return checked(found, count=len(texts), choice=self._choice)
+            vectors[group] = self._loaded.embed([texts[i] for i in group], batch_size=len(group))
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors /= np.where(lengths > 0, lengths, 1)
+        return checked(vectors, count=len(texts), choice=self._choice)
 
 
 def _groups(sizes: np.ndarray) -> Iterator[np.ndarray]:
-    """Texts of about the same length together: the model pads a group to its longest, and holds it in memory whole."""
+    """Groups of texts of similar length: the model pads a group to its longest text, and keeps all of it in memory."""
     order = np.argsort(sizes, kind="stable")[::-1]
     start = 0
     while start < len(order):
@@ -68,7 +68,7 @@ def _model(dimensions: int) -> Any:
 
 
 def _wordllama() -> Any:
-    """Import the package. It sets the level of the whole program's log to INFO, which is put back."""
+    """Import the package. It sets the level of the root logger to INFO, which is undone."""
     with _IMPORTING:
         root = logging.getLogger()
         level, handlers = root.level, list(root.handlers)

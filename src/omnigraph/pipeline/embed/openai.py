@@ -1,7 +1,7 @@
-"""The provider `openai`: OpenAI's embeddings endpoint, and every other that speaks the same protocol.
+"""The provider `openai`: OpenAI's embeddings endpoint, and others with the same protocol.
 
-OPENAI_API_KEY is the key, OPENAI_BASE_URL the endpoint up to and including `/v1`. The wish for a number of dimensions
-is sent only to models that know of it; of all others the length of the answer is checked.
+OPENAI_API_KEY is the key, OPENAI_BASE_URL the endpoint up to and including `/v1`. The requested number of dimensions is
+sent only to models that support it; for all models the length of the vectors is checked.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class OpenAIProvider:
             body,
             headers={"Authorization": f"Bearer {self._key}"},
             secret=self._key,
-            who=self,
+            provider=self,
             bytes_max=answer_bytes_max(texts=len(texts), dimensions=self.dimensions),
         )
         return checked(self._vectors(answer), count=len(texts), choice=self._choice)
 
     def _vectors(self, answer: Any) -> list[Any]:
         try:
-            # `index` says which text a vector belongs to; the order of the list is not promised.
+            # `index` says which text a vector belongs to; the order of the list is not guaranteed.
             items = sorted(answer["data"], key=lambda item: item["index"])
             if [item["index"] for item in items] != list(range(len(items))):
                 raise ValueError("index")

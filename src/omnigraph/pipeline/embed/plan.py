@@ -1,4 +1,4 @@
-"""What to embed: the vector properties of a schema that were asked for, each with its provider; and the batches."""
+"""What to embed: the requested vector properties of a schema, each with its provider; and the batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASK_ROWS_MAX = 16_384
 
 @dataclass(frozen=True)
 class Unit:
-    """One vector property, and who fills it. Names are those of the schema that it was chosen from."""
+    """One vector property, and its provider. Names are those of the schema that it was chosen from."""
 
     type_id: str
     table_key: str
@@ -40,7 +40,7 @@ class Unit:
         return Unit(**{**body, "choice": Choice(**body["choice"])})
 
     def named_as(self, schema: Schema) -> Unit | None:
-        """The same property under its present names; None if it is gone."""
+        """The same property under its present names; None if it no longer exists."""
         t = schema.by_id.get(self.type_id)
         p = next((p for p in t.properties if p.id == self.property_id), None) if t is not None else None
         source = source_of(p) if p is not None else None
@@ -51,7 +51,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some neighbouring live rows of a fragment, counted from its first, and how many of them need something."""
+    """Some consecutive live rows of a fragment, and how many of them need a vector or lose theirs."""
 
     fragment: int
     offset: int
@@ -62,8 +62,11 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where the rows of one property that need something are, and how many need nothing, and why."""
+class SurveyResult:
+    """The chunks of one property with rows to embed or to clear, and the counts of the other rows by reason.
+
+    `given` are rows whose vector was loaded, `blank` rows without text, `foreign` rows with a vector of another model.
+    """
 
     unit: Unit
     chunks: tuple[Chunk, ...]
@@ -89,23 +92,25 @@ def units_of(
     model: str | None,
     batch: int | None,
 ) -> list[Unit]:
-    """The properties to embed, in the order of the schema. Refuses names that are not there, and what can't fit."""
+    """The properties to embed, in the order of the schema. Refuses unknown names, and models that do not fit."""
     if type_name is not None and type_name not in schema.node and type_name not in schema.edge:
         raise UnknownType(kind="node or edge", type_name=type_name)
     types = [t for t in schema.types() if type_name in (None, t.name)]
     declared = [(t, p) for t in types for p in t.properties if source_of(p) is not None]
     if property_name is not None:
-        known = [t for t in types if property_name in t.by_name]
-        if not known:
+        types_with_it = [t for t in types if property_name in t.by_name]
+        if not types_with_it:
             key = types[0].key if type_name is not None and types else "the schema"
             raise UnknownProperty(table_key=key, property=property_name)
         declared = [(t, p) for t, p in declared if p.name == property_name]
         if not declared:
-            detail = f'{known[0].name}.{property_name} is not declared with @embed("source") and can\'t be embedded.'
+            detail = (
+                f'{types_with_it[0].name}.{property_name} is not declared with @embed("source") and can\'t be embedded.'
+            )
             raise UsageError(detail=detail)
     if not declared:
-        where = "the schema" if type_name is None else type_name
-        raise UsageError(detail=f'{where} has no vector property that is declared with @embed("source").')
+        scope = "the schema" if type_name is None else type_name
+        raise UsageError(detail=f'{scope} has no vector property that is declared with @embed("source").')
     return [_unit(t, p, provider=provider, model=model, batch=batch) for t, p in declared]
 
 
@@ -113,11 +118,11 @@ def _unit(t: EntityType, p: Property, *, provider: str | None, model: str | None
     annotation = p.annotation("embed")
     assert annotation is not None
     assert p.type.dimension is not None
-    wanted = annotation.option("model")
+    declared_model = annotation.option("model")
     choice = choose(
         provider,
         model=model,
-        declared=None if wanted is None else str(wanted),
+        declared=None if declared_model is None else str(declared_model),
         dimensions=p.type.dimension,
         batch=batch,
         column=f"{t.key}.{p.name}",
@@ -126,15 +131,15 @@ def _unit(t: EntityType, p: Property, *, provider: str | None, model: str | None
 
 
 Work = tuple[int, Chunk]
-"""The number of the property among those found, and some of its rows."""
+"""The number of the property among the surveys, and some of its rows."""
 
 
-def batches(found: Sequence[Found], *, commit_every: int | None) -> Iterator[list[Work]]:
+def batches(surveys: Sequence[SurveyResult], *, commit_every: int | None) -> Iterator[list[Work]]:
     """The chunks in order, in one batch or in batches of about `commit_every` rows."""
     batch: list[Work] = []
     rows = 0
-    for number, one in enumerate(found):
-        for chunk in one.chunks:
+    for number, survey in enumerate(surveys):
+        for chunk in survey.chunks:
             size = chunk.embed + chunk.clear
             if batch and commit_every is not None and rows + size > commit_every:
                 yield batch
@@ -146,14 +151,14 @@ def batches(found: Sequence[Found], *, commit_every: int | None) -> Iterator[lis
 
 
 def groups(batch: Sequence[Work], *, parallelism: int) -> Iterator[tuple[int, list[Chunk]]]:
-    """Chunks of one property that make one task: a few tasks per worker, none of them huge."""
+    """The chunks of one property that make one task: a few tasks per worker, of limited size."""
     total = sum(c.embed + c.clear for _, c in batch)
-    most = max(256, min(TASK_ROWS_MAX, -(-total // (parallelism * 3))))
+    rows_max = max(256, min(TASK_ROWS_MAX, -(-total // (parallelism * 3))))
     group: list[Chunk] = []
     rows, last = 0, -1
     for number, chunk in batch:
         size = chunk.embed + chunk.clear
-        if group and (number != last or rows + size > most):
+        if group and (number != last or rows + size > rows_max):
             yield last, group
             group, rows = [], 0
         group.append(chunk)

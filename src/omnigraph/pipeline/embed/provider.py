@@ -1,4 +1,4 @@
-"""Providers: who turns texts into vectors. One small interface, found by name.
+"""Providers turn texts into vectors. One small interface; providers are chosen by name.
 
 | name   | models                                    | needs                                                      |
 |--------|-------------------------------------------|------------------------------------------------------------|
@@ -6,8 +6,8 @@
 | openai | any that the endpoint has                 | OPENAI_API_KEY; OPENAI_BASE_URL for a compatible endpoint  |
 | gemini | any that Google has                       | GEMINI_API_KEY                                             |
 
-A provider is made anew on every worker from a `Choice`, which is small and holds no secret: keys come from the
-environment of the process that makes the request, and never travel.
+Every worker creates its provider from a `Choice`, which is small and has no secret: keys come from the environment of
+the process that makes the request, and are never sent to workers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT = "local"
 
 @dataclass(frozen=True)
 class Choice:
-    """Which provider, which of its models, how many dimensions, how many texts at a time. Travels in tasks."""
+    """Provider, model, dimensions, and texts per request. Part of tasks."""
 
     name: str
     model: str
@@ -43,22 +43,22 @@ class Provider(Protocol):
     dimensions: int
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """A float32 array of shape (texts, dimensions), all finite. EmbeddingFailed if that can't be had."""
+        """A float32 array of shape (texts, dimensions), all finite. Raises EmbeddingFailed."""
         ...
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is known of a provider before it is made. `key` is the variable that holds its secret, if it has one."""
+    """The properties of a provider. `key` is the environment variable with its secret, if it has one."""
 
     make: Callable[[Choice], Provider]
     model: str
     batch: int
-    batch_most: int
+    batch_max: int
     key: str | None = None
     only_model: bool = False
     dimensions: tuple[int, ...] | None = None
-    """The numbers of dimensions that it can give; None: whatever its model gives."""
+    """The supported numbers of dimensions; None: those of its model."""
 
 
 def _local(choice: Choice) -> Provider:
@@ -89,22 +89,22 @@ KINDS = {
 def choose(
     name: str | None, *, model: str | None, declared: str | None, dimensions: int, batch: int | None, column: str
 ) -> Choice:
-    """The provider for one column, checked: `declared` is the model of `@embed`, `model` what the caller asks for."""
+    """The provider for one column, checked: `declared` is the model of `@embed`, `model` that of the caller."""
     kind = kind_of(name or DEFAULT)
     if model is not None and declared is not None and model != declared:
         detail = f"@embed declares the model {declared}, and {model} was asked for"
         raise EmbeddingMismatch(column=column, provider=name or DEFAULT, detail=detail)
-    wanted = model or declared or kind.model
-    if kind.only_model and wanted != kind.model:
-        detail = f"it needs the model {wanted}, and this provider has {kind.model} only"
+    chosen_model = model or declared or kind.model
+    if kind.only_model and chosen_model != kind.model:
+        detail = f"it needs the model {chosen_model}, and this provider has {kind.model} only"
         raise EmbeddingMismatch(column=column, provider=name or DEFAULT, detail=detail)
     if kind.dimensions is not None and dimensions not in kind.dimensions:
-        known = ", ".join(map(str, kind.dimensions))
-        detail = f"it is declared as Vector({dimensions}), and this provider gives {known} dimensions"
+        dimensions_text = ", ".join(map(str, kind.dimensions))
+        detail = f"it is declared as Vector({dimensions}), and this provider gives {dimensions_text} dimensions"
         raise EmbeddingMismatch(column=column, provider=name or DEFAULT, detail=detail)
-    if batch is not None and not 1 <= batch <= kind.batch_most:
-        raise UsageError(detail=f"{name or DEFAULT} takes 1 to {kind.batch_most} texts at a time, not {batch}.")
-    return Choice(name or DEFAULT, wanted, dimensions, batch or kind.batch)
+    if batch is not None and not 1 <= batch <= kind.batch_max:
+        raise UsageError(detail=f"{name or DEFAULT} takes 1 to {kind.batch_max} texts at a time, not {batch}.")
+    return Choice(name or DEFAULT, chosen_model, dimensions, batch or kind.batch)
 
 
 def kind_of(name: str) -> Kind:
@@ -131,7 +131,7 @@ def key_of(name: str) -> str:
 
 
 def checked(vectors: Any, *, count: int, choice: Choice) -> np.ndarray:
-    """What a provider answered, as float32; refused if it is not `count` finite vectors of the right length."""
+    """A provider's vectors as float32; refused unless they are `count` finite vectors of the chosen length."""
 
     def refuse(detail: str) -> EmbeddingFailed:
         return EmbeddingFailed(provider=choice.name, model=choice.model, status=None, detail=detail)
@@ -148,9 +148,9 @@ def checked(vectors: Any, *, count: int, choice: Choice) -> np.ndarray:
         raise EmbeddingMismatch(column=None, provider=choice.name, detail=detail)
     try:
         with np.errstate(over="ignore"):
-            found = np.asarray(vectors, dtype=np.float32)
+            array = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise refuse("its vectors are not numbers") from error
-    if found.shape != (count, choice.dimensions) or not np.isfinite(found).all():
+    if array.shape != (count, choice.dimensions) or not np.isfinite(array).all():
         raise refuse("its vectors hold values that are not finite numbers")
-    return found
+    return array

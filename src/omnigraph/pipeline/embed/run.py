@@ -1,4 +1,4 @@
-"""The whole of embed: choose, survey, then per batch ask, write and commit. See the package's text for the steps."""
+"""The driver of embed: choose, survey, then per batch request, write and commit. The package has the steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omnigraph.errors import EmbeddingMismatch, UsageError
 from omnigraph.graph.results import CommitInfo, EmbedResult
 from omnigraph.pipeline.embed import tasks as work
 from omnigraph.pipeline.embed.commit import AddMarks, Batch, Part, PublishVectors
-from omnigraph.pipeline.embed.plan import Chunk, Found, Unit, Work, batches, groups, units_of
+from omnigraph.pipeline.embed.plan import Chunk, SurveyResult, Unit, Work, batches, groups, units_of
 from omnigraph.pipeline.embed.provider import key_of, kind_of
 from omnigraph.storage.lance.column_files import base_of
 from omnigraph.storage.lance.fragment_groups import cut
@@ -33,7 +33,7 @@ SURVEY_ROWS, SURVEY_BYTES = 500_000, 4 << 30
 
 @dataclass(frozen=True)
 class EmbedOptions:
-    """What a caller can say. `rate_per_minute` counts requests of all workers together."""
+    """The options of a caller. `rate_per_minute` limits the sum of the requests of all workers."""
 
     type_name: str | None = None
     property_name: str | None = None
@@ -61,7 +61,7 @@ def embed(
     engine: str | None,
     options: EmbedOptions,
 ) -> EmbedResult:
-    """Embed what needs it. `view` is the branch's newest state, `commit` brings an operation through the door."""
+    """Embed the rows that need it. `view` returns the branch's newest state, `commit` commits an operation."""
     started = time.monotonic()
     options = options.checked()
     state = view()
@@ -74,20 +74,20 @@ def embed(
         batch=options.batch,
     )
     with _leased(state, units) as lease:
-        found = _survey(state, units, _surveyor(engines, engine), options)
-        told = _Told(branch, found)
-        pending = [f for f in found if f.chunks]
+        surveys = _survey(state, units, _surveyor(engines, engine), options)
+        results = _ResultBuilder(branch, surveys)
+        pending = [f for f in surveys if f.chunks]
         if pending:
             _require_ready(pending, options)
-            told.add(commit(AddMarks([f.unit for f in pending])))
+            results.add(commit(AddMarks([f.unit for f in pending])))
             runner = engines.runner(work_bytes=sum(f.work_bytes for f in pending), requested=engine)
             for batch in batches(pending, commit_every=options.commit_every):
-                told.add(_publish(state, pending, batch, runner, commit, options, lease))
-    return told.result(seconds=time.monotonic() - started)
+                results.add(_publish(state, pending, batch, runner, commit, options, lease))
+    return results.result(seconds=time.monotonic() - started)
 
 
 def _leased(state: View, units: Sequence[Unit]) -> AbstractContextManager[leases.Held]:
-    """Providers may take hours: cleanup leaves the texts alone that were found at the beginning, and new files."""
+    """Lease the surveyed versions and new files, so that cleanup keeps them: providers may take hours."""
     pins = {unit.type_id: state.pins[unit.type_id] for unit in units}
     return leases.hold(
         state.tables.location,
@@ -100,15 +100,15 @@ def _leased(state: View, units: Sequence[Unit]) -> AbstractContextManager[leases
     )
 
 
-def _require_ready(pending: Sequence[Found], options: EmbedOptions) -> None:
-    """What would fail later fails now: vectors of another model, and keys that are not there."""
-    for one in pending:
-        if one.foreign and not options.everything:
+def _require_ready(pending: Sequence[SurveyResult], options: EmbedOptions) -> None:
+    """Refuse vectors of another model and missing API keys before any request is made."""
+    for survey in pending:
+        if survey.foreign and not options.everything:
             detail = (
-                f"{one.foreign:,} of its vectors were made by another model than {one.unit.choice.model}, and vectors "
-                "of two models can't be compared; --all embeds every text anew"
+                f"{survey.foreign:,} of its vectors were made by another model than {survey.unit.choice.model}, and "
+                "vectors of two models can't be compared; --all embeds every text anew"
             )
-            raise EmbeddingMismatch(column=one.unit.column, provider=one.unit.choice.name, detail=detail)
+            raise EmbeddingMismatch(column=survey.unit.column, provider=survey.unit.choice.name, detail=detail)
     for name in {f.unit.choice.name for f in pending if f.to_embed}:
         if kind_of(name).key is not None:
             key_of(name)
@@ -117,8 +117,8 @@ def _require_ready(pending: Sequence[Found], options: EmbedOptions) -> None:
 # ---- survey ----------------------------------------------------------------------------------------------------------
 
 
-def _survey(state: View, units: Sequence[Unit], runner: Runner, options: EmbedOptions) -> list[Found]:
-    """Look through the tables."""
+def _survey(state: View, units: Sequence[Unit], runner: Runner, options: EmbedOptions) -> list[SurveyResult]:
+    """Scan the tables for rows to embed."""
     chunk_rows = min(work.CHUNK_ROWS, options.commit_every or work.CHUNK_ROWS)
     tasks: list[dict[str, Any]] = []
     owners: list[int] = []
@@ -127,27 +127,30 @@ def _survey(state: View, units: Sequence[Unit], runner: Runner, options: EmbedOp
         table = state.open(state.schema.by_id[unit.type_id])
         for part in cut(table, rows_most=SURVEY_ROWS, bytes_most=SURVEY_BYTES):
             if part.fragments:
-                task = {**work.place(state.tables.location, pin), "unit": unit.to_json()}
+                task = {**work.table_address(state.tables.location, pin), "unit": unit.to_json()}
                 more = {"fragments": list(part.fragments), "everything": options.everything, "chunk_rows": chunk_rows}
                 tasks.append({**task, **more})
                 owners.append(number)
-    results = runner.run("omnigraph.pipeline.embed.tasks:survey", tasks, stage="looking for texts")
-    return [_found(unit, [r for o, r in zip(owners, results, strict=True) if o == n]) for n, unit in enumerate(units)]
+    results = runner.run(work.survey, tasks, stage="looking for texts")
+    return [
+        _survey_result(unit, [r for o, r in zip(owners, results, strict=True) if o == n])
+        for n, unit in enumerate(units)
+    ]
 
 
 def _surveyor(engines: Engines, engine: str | None) -> Runner:
-    """This process, unless a session is running: who has nothing to do gets no JVM."""
+    """This process, unless a session is running: no JVM is started for an empty job."""
     if engines.session is not None or active_session() is not None:
         return engines.runner(work_bytes=None, requested=engine)
     return LocalRunner(watcher=engines.watcher)
 
 
-def _found(unit: Unit, results: Iterable[Mapping[str, Any]]) -> Found:
-    kept = list(results)
-    return Found(
+def _survey_result(unit: Unit, results: Iterable[Mapping[str, Any]]) -> SurveyResult:
+    counted = list(results)
+    return SurveyResult(
         unit=unit,
-        chunks=tuple(Chunk(*c) for r in kept for c in r["chunks"]),
-        **{name: sum(r[name] for r in kept) for name in ("given", "blank", "foreign")},
+        chunks=tuple(Chunk(*c) for r in counted for c in r["chunks"]),
+        **{name: sum(r[name] for r in counted) for name in ("given", "blank", "foreign")},
     )
 
 
@@ -156,7 +159,7 @@ def _found(unit: Unit, results: Iterable[Mapping[str, Any]]) -> Found:
 
 def _publish(
     state: View,
-    pending: Sequence[Found],
+    pending: Sequence[SurveyResult],
     batch: Sequence[Work],
     runner: Runner,
     commit: Callable[[Operation], Outcome],
@@ -166,27 +169,27 @@ def _publish(
     """Steps 3 to 5 for some rows."""
     staging = new_staging(state.tables.location)
     try:
-        staged = _ask(state, pending, batch, runner, staging, options)
-        held = lease if lease.is_unbroken else None
-        return commit(PublishVectors(staged, runner, staging, everything=options.everything, lease=held))
+        staged = _stage_vectors(state, pending, batch, runner, staging, options)
+        unbroken_lease = lease if lease.is_unbroken else None
+        return commit(PublishVectors(staged, runner, staging, everything=options.everything, lease=unbroken_lease))
     finally:
         staging.remove()
 
 
-def _ask(
+def _stage_vectors(
     state: View,
-    pending: Sequence[Found],
+    pending: Sequence[SurveyResult],
     batch: Sequence[Work],
     runner: Runner,
     staging: Staging,
     options: EmbedOptions,
 ) -> list[Batch]:
-    cut_up = list(groups(batch, parallelism=runner.parallelism))
-    slots = min(runner.parallelism, len(cut_up))
+    task_chunks = list(groups(batch, parallelism=runner.parallelism))
+    slots = min(runner.parallelism, len(task_chunks))
     interval_s = 60.0 * slots / options.rate_per_minute if options.rate_per_minute is not None else 0.0
     tasks = [
         {
-            **work.place(state.tables.location, state.pins[pending[number].unit.type_id]),
+            **work.table_address(state.tables.location, state.pins[pending[number].unit.type_id]),
             "unit": pending[number].unit.to_json(),
             "staging": staging.to_json(),
             "everything": options.everything,
@@ -195,13 +198,13 @@ def _ask(
             "only_known": False,
             "chunks": [[c.fragment, c.offset, c.rows] for c in chunks],
         }
-        for number, chunks in cut_up
+        for number, chunks in task_chunks
     ]
-    results = runner.run("omnigraph.pipeline.embed.tasks:embed_chunks", tasks, stage="embedding")
+    results = runner.run(work.embed_chunks, tasks, stage="embedding")
     parts: dict[int, list[Part]] = {}
-    for (number, _), result in zip(cut_up, results, strict=True):
+    for (number, _), result in zip(task_chunks, results, strict=True):
         parts.setdefault(number, []).extend(Part(**p) for p in result["parts"])
-    return [_batch(state, pending[number].unit, found) for number, found in parts.items()]
+    return [_batch(state, pending[number].unit, parts_of_unit) for number, parts_of_unit in parts.items()]
 
 
 def _batch(state: View, unit: Unit, parts: list[Part]) -> Batch:
@@ -218,12 +221,12 @@ def _batch(state: View, unit: Unit, parts: list[Part]) -> Batch:
 # ---- result ----------------------------------------------------------------------------------------------------------
 
 
-class _Told:
-    """Adds up what the commits say."""
+class _ResultBuilder:
+    """Adds up the summaries of the commits."""
 
-    def __init__(self, branch: str, found: Sequence[Found]) -> None:
+    def __init__(self, branch: str, surveys: Sequence[SurveyResult]) -> None:
         self._branch = branch
-        self._found = found
+        self._surveys = surveys
         self._commits: list[CommitInfo] = []
         self._embedded: dict[str, int] = {}
         self._cleared: dict[str, int] = {}
@@ -231,13 +234,13 @@ class _Told:
     def add(self, outcome: Outcome) -> None:
         if outcome.record is not None:
             self._commits.append(CommitInfo.of(outcome.record))
-        told = (outcome.record.summary if outcome.record is not None else None) or {}
-        for into, part in ((self._embedded, "embedded"), (self._cleared, "cleared")):
-            for key, count in told.get(part, {}).items():
-                into[key] = into.get(key, 0) + count
+        summary = (outcome.record.summary if outcome.record is not None else None) or {}
+        for totals, part in ((self._embedded, "embedded"), (self._cleared, "cleared")):
+            for key, count in summary.get(part, {}).items():
+                totals[key] = totals.get(key, 0) + count
 
     def result(self, *, seconds: float) -> EmbedResult:
-        planned = sum(c.embed + c.clear for f in self._found for c in f.chunks)
+        planned = sum(c.embed + c.clear for f in self._surveys for c in f.chunks)
         done = sum(self._embedded.values()) + sum(self._cleared.values())
         return EmbedResult(
             branch=self._branch,
@@ -245,11 +248,11 @@ class _Told:
             embedded=self._embedded,
             cleared=self._cleared,
             skipped={
-                "given": sum(f.given for f in self._found),
-                "without_text": sum(f.blank for f in self._found),
+                "given": sum(f.given for f in self._surveys),
+                "without_text": sum(f.blank for f in self._surveys),
                 "changed_meanwhile": planned - done,
             },
-            models={f.unit.column: f.unit.choice.model for f in self._found},
-            provider=self._found[0].unit.choice.name,
+            models={f.unit.column: f.unit.choice.model for f in self._surveys},
+            provider=self._surveys[0].unit.choice.name,
             seconds=round(seconds, 3),
         )

@@ -1,4 +1,4 @@
-"""The tasks of embed, as they run on workers: look, ask, write. Each turns a JSON value into a JSON value."""
+"""The tasks of embed, as they run on workers: survey, embed, write. Each turns a JSON value into a JSON value."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Looked:
-    """Rows of a chunk: addresses, texts and digests of those to embed, addresses of those to clear; the others."""
+class ChunkScan:
+    """Rows of a chunk: addresses, texts and digests of those to embed, addresses of those to clear; other counts."""
 
     addresses: np.ndarray
     texts: pa.Array
@@ -41,46 +41,48 @@ class Looked:
     foreign: int
 
 
-def look(table: LanceDataset, unit: Unit, fragment: int, *, offset: int, rows: int, everything: bool) -> Looked:
+def scan_chunk(
+    table: LanceDataset, unit: Unit, fragment: int, *, offset: int, rows: int, everything: bool
+) -> ChunkScan:
     """Which rows of a part of a fragment need a vector."""
-    where: dict[str, Any] = {"fragments": [table.get_fragment(fragment)], "offset": offset, "limit": rows}
+    part_of_table: dict[str, Any] = {"fragments": [table.get_fragment(fragment)], "offset": offset, "limit": rows}
     has_marks = unit.mark in table.schema.names
     columns = [unit.source, *([unit.mark] if has_marks else [])]
     with lance_api.reading(f"reading {unit.table_key}"):
-        found = table.scanner(columns=columns, with_row_address=True, **where).to_table().combine_chunks()
-    count = found.num_rows
-    texts = _one(found[unit.source])
-    marks = _one(found[unit.mark]) if has_marks else pa.nulls(count, MARK_TYPE)
+        rows_table = table.scanner(columns=columns, with_row_address=True, **part_of_table).to_table().combine_chunks()
+    count = rows_table.num_rows
+    texts = _array(rows_table[unit.source])
+    marks = _array(rows_table[unit.mark]) if has_marks else pa.nulls(count, MARK_TYPE)
     blank = np.asarray(pc.fill_null(pc.equal(pc.utf8_trim_whitespace(texts), ""), True))
-    held = np.asarray(marks.is_valid())
+    has_mark = np.asarray(marks.is_valid())
     pairs = pairs_of(marks)
-    stale = held & ~pairs.any(axis=1)
-    ours = held & ~stale & (pairs[:, 0] == np.frombuffer(model_digest(unit.choice.model), dtype="<u8")[0])
-    foreign = held & ~stale & ~ours
+    stale = has_mark & ~pairs.any(axis=1)
+    has_our_model = has_mark & ~stale & (pairs[:, 0] == np.frombuffer(model_digest(unit.choice.model), dtype="<u8")[0])
+    foreign = has_mark & ~stale & ~has_our_model
     missing = np.zeros(count, dtype=bool)
-    if not everything and (~held & ~blank).any():
+    if not everything and (~has_mark & ~blank).any():
         with lance_api.reading(f"reading {unit.table_key}"):
-            told = table.scanner(columns={"missing": f"{name_of(unit.vector)} IS NULL"}, **where).to_table()
-        missing = ~held & np.asarray(_one(told["missing"]))
+            vectors = table.scanner(columns={"missing": f"{name_of(unit.vector)} IS NULL"}, **part_of_table).to_table()
+        missing = ~has_mark & np.asarray(_array(vectors["missing"]))
     digests = np.zeros(count, dtype=np.uint64)
-    asked = np.flatnonzero(~blank & (held | missing | everything))
-    digests[asked] = text_digests(texts.take(pa.array(asked)).to_pylist())
-    need = ~blank & (stale | foreign | missing | (ours & (digests != pairs[:, 1])) | everything)
-    clear = blank & held & unit.nullable
-    addresses = np.asarray(_one(found["_rowaddr"]))
-    return Looked(
+    digested = np.flatnonzero(~blank & (has_mark | missing | everything))
+    digests[digested] = text_digests(texts.take(pa.array(digested)).to_pylist())
+    need = ~blank & (stale | foreign | missing | (has_our_model & (digests != pairs[:, 1])) | everything)
+    clear = blank & has_mark & unit.nullable
+    addresses = np.asarray(_array(rows_table["_rowaddr"]))
+    return ChunkScan(
         addresses=addresses[need],
         texts=texts.filter(pa.array(need)),
         digests=digests[need],
         cleared=addresses[clear],
         rows=count,
-        given=int((~blank & ~held & ~need).sum()),
+        given=int((~blank & ~has_mark & ~need).sum()),
         blank=int((blank & ~clear).sum()),
         foreign=int(foreign.sum()),
     )
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def _array(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
@@ -90,7 +92,7 @@ def _opened(task: Mapping[str, Any]) -> tuple[Location, Pin, LanceDataset]:
     return location, pin, lance_api.open_table(location, location.join(pin.path), version=pin.version)
 
 
-def place(location: Location, pin: Pin) -> dict[str, Any]:
+def table_address(location: Location, pin: Pin) -> dict[str, Any]:
     """What a task needs to open a table."""
     return {
         "uri": location.uri,
@@ -101,11 +103,11 @@ def place(location: Location, pin: Pin) -> dict[str, Any]:
     }
 
 
-# ---- look ------------------------------------------------------------------------------------------------------------
+# ---- survey ----------------------------------------------------------------------------------------------------------
 
 
 def survey(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Count what some fragments need, chunk by chunk; chunks that need nothing are left out."""
+    """Count the rows to embed and to clear in some fragments, per chunk; chunks without any are left out."""
     _, _, table = _opened(task)
     unit = Unit.of(task["unit"])
     chunks: list[list[int]] = []
@@ -114,76 +116,78 @@ def survey(task: Mapping[str, Any]) -> dict[str, Any]:
         live = table.get_fragment(fragment).count_rows()
         for offset in range(0, live, task["chunk_rows"]):
             size = min(task["chunk_rows"], live - offset)
-            seen = look(table, unit, fragment, offset=offset, rows=size, everything=task["everything"])
-            if len(seen.addresses) or len(seen.cleared):
-                counts = (len(seen.addresses), len(seen.cleared), seen.texts.nbytes)
+            scan = scan_chunk(table, unit, fragment, offset=offset, rows=size, everything=task["everything"])
+            if len(scan.addresses) or len(scan.cleared):
+                counts = (len(scan.addresses), len(scan.cleared), scan.texts.nbytes)
                 chunks.append([fragment, offset, size, *counts])
             for name in ("given", "blank", "foreign"):
-                totals[name] += getattr(seen, name)
-            totals["rows_done"] += seen.rows
+                totals[name] += getattr(scan, name)
+            totals["rows_done"] += scan.rows
     return {"chunks": chunks, **totals}
 
 
-# ---- ask -------------------------------------------------------------------------------------------------------------
+# ---- embed -----------------------------------------------------------------------------------------------------------
 
 
 def embed_chunks(task: Mapping[str, Any]) -> dict[str, Any]:
     """Get the vectors of some chunks and stage them: one file per fragment, with addresses, vectors and marks.
 
-    `known` names staged files whose vectors are taken first; with `only_known` nobody is asked for others, and rows
-    without are left out.
+    `known` names staged files whose vectors are used first; with `only_known` no request is made, and rows without a
+    staged vector are left out.
     """
     _, _, table = _opened(task)
     unit, staging = Unit.of(task["unit"]), Staging.of(task["staging"])
-    seen = [
-        (fragment, look(table, unit, fragment, offset=offset, rows=rows, everything=task["everything"]))
+    scans = [
+        (fragment, scan_chunk(table, unit, fragment, offset=offset, rows=rows, everything=task["everything"]))
         for fragment, offset, rows in task["chunks"]
     ]
-    digests = np.concatenate([s.digests for _, s in seen]) if seen else np.empty(0, np.uint64)
-    texts = pa.concat_arrays([s.texts for _, s in seen]) if seen else pa.array([], pa.string())
-    wanted, first, back = np.unique(digests, return_index=True, return_inverse=True)
-    vectors, have = _known(staging, task["known"], wanted, unit.choice)
+    digests = np.concatenate([s.digests for _, s in scans]) if scans else np.empty(0, np.uint64)
+    texts = pa.concat_arrays([s.texts for _, s in scans]) if scans else pa.array([], pa.string())
+    unique_digests, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
+    vectors, has_vector = _staged_vectors(staging, task["known"], unique_digests, unit.choice)
     requests = 0
     if not task["only_known"]:
-        rest = np.flatnonzero(~have)
-        asked = texts.take(pa.array(first[rest])).to_pylist()
-        vectors[rest], requests = _asked(unit.choice, asked, interval_s=task["interval_s"])
-        have[rest] = True
-    parts = _staged(staging, table, unit, seen, vectors[back], have[back])
+        missing = np.flatnonzero(~has_vector)
+        missing_texts = texts.take(pa.array(first[missing])).to_pylist()
+        vectors[missing], requests = _embed_texts(unit.choice, missing_texts, interval_s=task["interval_s"])
+        has_vector[missing] = True
+    parts = _staged(staging, table, unit, scans, vectors[inverse], has_vector[inverse])
     done = sum(p["rows"] + p["cleared"] for p in parts)
     return {"parts": parts, "requests": requests, "rows_done": done, "bytes_done": texts.nbytes}
 
 
-def _asked(choice: Choice, texts: Sequence[str], *, interval_s: float) -> tuple[np.ndarray, int]:
-    """Ask in batches. Each request takes at least `interval_s`, which is how all tasks together keep to a rate."""
+def _embed_texts(choice: Choice, texts: Sequence[str], *, interval_s: float) -> tuple[np.ndarray, int]:
+    """Request vectors in batches. Each request takes at least `interval_s`, which limits the rate of all tasks."""
     provider: Provider | None = None
-    found = np.empty((len(texts), choice.dimensions), dtype=np.float32)
+    vectors = np.empty((len(texts), choice.dimensions), dtype=np.float32)
     requests = 0
     for start in range(0, len(texts), choice.batch):
         began = time.monotonic()
         provider = provider or make(choice)
         batch = texts[start : start + choice.batch]
-        found[start : start + len(batch)] = provider.embed(batch)
+        vectors[start : start + len(batch)] = provider.embed(batch)
         requests += 1
-        left_s = interval_s - (time.monotonic() - began)
-        if left_s > 0:
-            time.sleep(left_s)
-    return found, requests
+        remaining_s = interval_s - (time.monotonic() - began)
+        if remaining_s > 0:
+            time.sleep(remaining_s)
+    return vectors, requests
 
 
-def _known(staging: Staging, names: Sequence[str], wanted: np.ndarray, choice: Choice) -> tuple[np.ndarray, np.ndarray]:
-    """For each wanted digest its vector in these staged files, and whether there is one."""
-    vectors = np.zeros((len(wanted), choice.dimensions), dtype=np.float32)
-    have = np.zeros(len(wanted), dtype=bool)
+def _staged_vectors(
+    staging: Staging, names: Sequence[str], unique_digests: np.ndarray, choice: Choice
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each digest its vector in these staged files, and whether there is one."""
+    vectors = np.zeros((len(unique_digests), choice.dimensions), dtype=np.float32)
+    has_vector = np.zeros(len(unique_digests), dtype=bool)
     for name in names:
         part = staging.get_table(name).drop_null()
-        held = pairs_of(_one(part["mark"]))[:, 1] if part.num_rows else np.empty(0, np.uint64)
-        at = np.minimum(np.searchsorted(wanted, held), max(len(wanted) - 1, 0))
-        hits = np.flatnonzero(wanted[at] == held) if len(wanted) else np.empty(0, np.int64)
+        digests = pairs_of(_array(part["mark"]))[:, 1] if part.num_rows else np.empty(0, np.uint64)
+        positions = np.minimum(np.searchsorted(unique_digests, digests), max(len(unique_digests) - 1, 0))
+        hits = np.flatnonzero(unique_digests[positions] == digests) if len(unique_digests) else np.empty(0, np.int64)
         if len(hits):
-            vectors[at[hits]] = _matrix(_one(part["vector"]), choice.dimensions)[hits]
-            have[at[hits]] = True
-    return vectors, have
+            vectors[positions[hits]] = _matrix(_array(part["vector"]), choice.dimensions)[hits]
+            has_vector[positions[hits]] = True
+    return vectors, has_vector
 
 
 def _matrix(vectors: pa.FixedSizeListArray, dimensions: int) -> np.ndarray:
@@ -194,23 +198,25 @@ def _staged(
     staging: Staging,
     table: LanceDataset,
     unit: Unit,
-    seen: Sequence[tuple[int, Looked]],
+    scans: Sequence[tuple[int, ChunkScan]],
     vectors: np.ndarray,
-    have: np.ndarray,
+    has_vector: np.ndarray,
 ) -> list[dict[str, Any]]:
     parts: dict[int, list[pa.Table]] = {}
     counts: dict[int, list[int]] = {}
     start = 0
-    for fragment, one in seen:
-        picked = np.arange(start, start + len(one.addresses))
-        start += len(one.addresses)
-        here = have[picked]
-        made = _rows(unit.choice, one.addresses[here], one.digests[here], vectors[picked[here]], one.cleared)
-        if made.num_rows:
-            parts.setdefault(fragment, []).append(made)
-            held = counts.setdefault(fragment, [0, 0])
-            held[0] += int(here.sum())
-            held[1] += len(one.cleared)
+    for fragment, scan in scans:
+        indices = np.arange(start, start + len(scan.addresses))
+        start += len(scan.addresses)
+        is_ready = has_vector[indices]
+        rows = _rows(
+            unit.choice, scan.addresses[is_ready], scan.digests[is_ready], vectors[indices[is_ready]], scan.cleared
+        )
+        if rows.num_rows:
+            parts.setdefault(fragment, []).append(rows)
+            fragment_counts = counts.setdefault(fragment, [0, 0])
+            fragment_counts[0] += int(is_ready.sum())
+            fragment_counts[1] += len(scan.cleared)
     return [
         {
             "fragment": fragment,
@@ -259,6 +265,6 @@ def write_files(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def live_rows(table: LanceDataset, fragment: int, addresses: pa.ChunkedArray) -> np.ndarray:
-    """Which of these rows of the fragment nobody has deleted."""
-    found = table.scanner(columns=[], with_row_address=True, fragments=[table.get_fragment(fragment)]).to_table()
-    return np.isin(np.asarray(addresses), np.asarray(found["_rowaddr"]))
+    """Which of these rows of the fragment are not deleted."""
+    live = table.scanner(columns=[], with_row_address=True, fragments=[table.get_fragment(fragment)]).to_table()
+    return np.isin(np.asarray(addresses), np.asarray(live["_rowaddr"]))

@@ -5,19 +5,19 @@
     <out>/edges/Knows/part-00000.parquet
     <out>/_export.json                          what was exported; written last
 
-1. plan    one snapshot; every table is cut into groups of fragments, each group is one task and one file. The cut hangs
-           on the snapshot only, so the same state gives the same files. A type without rows gets one file without rows
-           The snapshot's versions are leased, so that no cleanup removes them meanwhile
-2. claim   the folder is empty, or holds what an export left that is not running any more, which is removed first;
-           `_unfinished.json`, created only if there is none, says who writes here
-3. write   the tasks; a file appears when it is whole
-4. check   what is in the folder is what the tasks said, to the byte. Executors that write to disks of their own are
-           found here
-5. finish  `_export.json`, then `_unfinished.json` goes
+1. plan    one snapshot; every table is split into groups of fragments, each group is one task and one file. The groups
+           depend on the snapshot only, so the same state gives the same files. A type without rows gets one file
+           without rows. The snapshot's versions are leased, so that no cleanup removes them meanwhile
+2. claim   the folder is empty, or has the files of an export that is not running any more, which are removed first;
+           `_unfinished.json`, created only if there is none, names the owner
+3. write   the tasks; a file appears when it is complete
+4. check   the files in the folder have the sizes that the tasks returned. This detects executors that write to disks of
+           their own
+5. finish  write `_export.json`, then remove `_unfinished.json`
 
 A crash before the last step leaves a folder without `_export.json`: an unfinished export. The next export into it
-removes exactly what this module wrote, and only if the process that wrote it said that it gave up, or is provably gone;
-anything else in the folder makes it refuse and touch nothing. A finished export is never overwritten.
+removes exactly the files of this module, and only if their owner recorded that it gave up, or is provably gone; if
+there is anything else in the folder, it refuses and removes nothing. A finished export is never overwritten.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import EntityType
 from omnigraph.language.schema.show import render
 from omnigraph.pipeline.export.stream import chosen_types
-from omnigraph.pipeline.export.tasks import EXTENSIONS, WRITE_PART, PartTask, lance_schema
+from omnigraph.pipeline.export.tasks import EXTENSIONS, PartTask, lance_schema, write_part
 from omnigraph.pipeline.snapshot_lease import under_lease
 from omnigraph.storage.lance.fragment_groups import cut
 from omnigraph.storage.lance.plain_tables import commit_table
@@ -50,7 +50,7 @@ from omnigraph.tasks.engine import Engines
 
 DONE, UNFINISHED, SCHEMA, SCRATCH = "_export.json", "_unfinished.json", "schema.pg", "_partial"
 SHAPE = 1
-"""Counts changes of the shape of `_export.json`."""
+"""The format version of `_export.json`."""
 ROWS_PER_FILE = 500_000
 BYTES_PER_FILE = 128 << 20
 _LANCE_FOLDERS = r"(data|_versions|_transactions|_deletions|_indices|_refs)/.+"
@@ -58,7 +58,7 @@ _LANCE_FOLDERS = r"(data|_versions|_transactions|_deletions|_indices|_refs)/.+"
 
 @dataclass(frozen=True)
 class Plan:
-    """What an export will write: its types in order, and one task per file."""
+    """The plan of an export: its types in order, and one task per file."""
 
     snapshot: Snapshot
     out: Location
@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        return tuple(_place(t, self.format) for t in self.types)
+        return tuple(_type_path(t, self.format) for t in self.types)
 
     @property
     def size_bytes(self) -> int:
@@ -99,21 +99,21 @@ def export_folder(
     _require_outside(snapshot, out)
     plan = make_plan(snapshot, out, format=format, types=types)
     folder = Folder(out)
-    _leftovers(folder)  # a folder that is taken is told before Spark starts
+    _leftovers(folder)  # refuse a folder that is in use before Spark starts
     runner = engines.runner(work_bytes=plan.size_bytes, requested=engine)
     with under_lease(snapshot, required=False):
         _claim(folder, plan)
         try:
             folder.make(plan.scratch, *plan.folders)
-            done = runner.run(WRITE_PART, [task.to_json() for task in plan.tasks], stage=f"writing {format}")
-            files = _finish(folder, plan, done)
+            results = runner.run(write_part, [task.to_json() for task in plan.tasks], stage=f"writing {format}")
+            files = _finish(folder, plan, results)
         except BaseException:
             _give_up(folder, plan)
             raise
     return ExportResult(
         branch=snapshot.branch,
         commit=snapshot.commit,
-        rows=_rows(plan, done),
+        rows=_rows(plan, results),
         format=format,
         out=out.uri,
         files=len(files),
@@ -123,7 +123,7 @@ def export_folder(
 
 
 def folder_location(address: str | os.PathLike[str]) -> Location:
-    """Where a folder for an export is. A name that looks like that of one file is refused."""
+    """The location of a folder for an export. A name that looks like that of a file is refused."""
     text = os.fspath(address)
     if re.search(r"\.(jsonl|ndjson|json)(\.(gz|zst))?$", text, re.IGNORECASE):
         raise UsageError(detail=f"{text} names a file, and an export goes into a folder; records go to a function.")
@@ -158,14 +158,14 @@ def make_plan(snapshot: Snapshot, out: Location, *, format: str, types: Sequence
                     fragments=part.fragments,
                     rows=part.rows,
                     size_bytes=part.size_bytes,
-                    path=_place(t, format) + file,
+                    path=_type_path(t, format) + file,
                     scratch=f"{SCRATCH}/{run}",
                 )
             )
     return Plan(snapshot, out, format, run, chosen, tuple(tasks))
 
 
-def _place(t: EntityType, format: str) -> str:
+def _type_path(t: EntityType, format: str) -> str:
     with form.reading("the schema of the snapshot"):  # here the name becomes a path
         return f"{t.kind}s/{form.type_name(t.name)}{'.lance' if format == 'lance' else ''}"
 
@@ -174,10 +174,10 @@ def _place(t: EntityType, format: str) -> str:
 
 
 def _claim(folder: Folder, plan: Plan) -> None:
-    """Make the folder ours, or refuse. What an export left that is not running any more is removed."""
-    found = _leftovers(folder)
-    folder.delete(name for name in found if name != UNFINISHED)
-    if found:
+    """Claim the folder, or refuse. The files of an export that is not running any more are removed."""
+    leftovers = _leftovers(folder)
+    folder.delete(name for name in leftovers if name != UNFINISHED)
+    if leftovers:
         folder.drop_empty()
         folder.delete([UNFINISHED])
     mark = {
@@ -193,24 +193,24 @@ def _claim(folder: Folder, plan: Plan) -> None:
 
 def _leftovers(folder: Folder) -> list[str]:
     """The files of an export that is not running any more; ExportFolderTaken if there is anything else."""
-    found = sorted(folder.files())
-    if not found:
+    names = sorted(folder.files())
+    if not names:
         return []
-    if DONE in found:
+    if DONE in names:
         raise ExportFolderTaken(path=folder.uri, detail="it holds a finished export.")
     mark = _mark(folder)
     if mark is None:
-        raise ExportFolderTaken(path=folder.uri, detail=f"it is not empty: {found[0]}.")
+        raise ExportFolderTaken(path=folder.uri, detail=f"it is not empty: {names[0]}.")
     if mark["owner"] is not None and not owner.is_gone(mark["owner"]):
         raise ExportFolderTaken(path=folder.uri, detail="an unfinished export is there, and it may still be running.")
-    foreign = [name for name in found if not _is_ours(name, mark)]
+    foreign = [name for name in names if not _is_ours(name, mark)]
     if foreign:
         raise ExportFolderTaken(path=folder.uri, detail=f"beside an unfinished export it holds {foreign[0]}.")
-    return found
+    return names
 
 
 def _mark(folder: Folder) -> dict[str, Any] | None:
-    """What the unfinished export in this folder says of itself; None if there is none that can be understood."""
+    """The content of `_unfinished.json` in this folder; None if there is none, or if it is malformed."""
     try:
         mark = orjson.loads(folder.read(UNFINISHED) or b"null")
     except orjson.JSONDecodeError:
@@ -227,7 +227,9 @@ def _is_ours(name: str, mark: dict[str, Any]) -> bool:
 
 
 def _give_up(folder: Folder, plan: Plan) -> None:
-    """Say that nobody writes here any more, so that the next export may clean up. If that fails, the process does."""
+    """Record that the export gave up, so that the next one may clean up. If that fails, the end of this process shows
+    it.
+    """
     try:
         mark = _mark(folder)
         if mark is not None and mark["run"] == plan.run:
@@ -239,15 +241,15 @@ def _give_up(folder: Folder, plan: Plan) -> None:
 # ---- finish ----------------------------------------------------------------------------------------------------------
 
 
-def _finish(folder: Folder, plan: Plan, done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _finish(folder: Folder, plan: Plan, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     if plan.format == "lance":
         for t in plan.types:
-            fragments = [body for number in plan.tasks_of(t) for body in done[number]["fragments"]]
-            commit_table(folder, _place(t, plan.format), lance_schema(t), fragments)
+            fragments = [body for number in plan.tasks_of(t) for body in results[number]["fragments"]]
+            commit_table(folder, _type_path(t, plan.format), lance_schema(t), fragments)
     folder.drop(SCRATCH)
     schema = plan.snapshot.schema
     folder.write(SCHEMA, (schema.source or render(schema)).encode())
-    files = _files(plan, done)
+    files = _files(plan, results)
     _check(folder, plan, files)
     document = {
         "omnigraph_export": SHAPE,
@@ -255,7 +257,7 @@ def _finish(folder: Folder, plan: Plan, done: Sequence[dict[str, Any]]) -> list[
         "commit": plan.snapshot.commit,
         "format": plan.format,
         "types": [t.key for t in plan.types],
-        "rows": _rows(plan, done),
+        "rows": _rows(plan, results),
         "files": files,
     }
     folder.write(DONE, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
@@ -263,18 +265,18 @@ def _finish(folder: Folder, plan: Plan, done: Sequence[dict[str, Any]]) -> list[
     return files
 
 
-def _rows(plan: Plan, done: Sequence[dict[str, Any]]) -> dict[str, int]:
-    return {t.key: sum(int(done[number]["rows_done"]) for number in plan.tasks_of(t)) for t in plan.types}
+def _rows(plan: Plan, results: Sequence[dict[str, Any]]) -> dict[str, int]:
+    return {t.key: sum(int(results[number]["rows_done"]) for number in plan.tasks_of(t)) for t in plan.types}
 
 
-def _files(plan: Plan, done: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every file with what it holds; a Lance table counts as one, because its own files have names of chance."""
+def _files(plan: Plan, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every file with its type and rows; a Lance table counts as one, because its own files have random names."""
     if plan.format == "lance":
-        rows = _rows(plan, done)
-        return [{"path": _place(t, plan.format), "table_key": t.key, "rows": rows[t.key]} for t in plan.types]
+        rows = _rows(plan, results)
+        return [{"path": _type_path(t, plan.format), "table_key": t.key, "rows": rows[t.key]} for t in plan.types]
     return [
-        {"path": task.path, "table_key": task.type.key, "rows": one["rows_done"], "bytes": one["bytes_done"]}
-        for task, one in zip(plan.tasks, done, strict=True)
+        {"path": task.path, "table_key": task.type.key, "rows": result["rows_done"], "bytes": result["bytes_done"]}
+        for task, result in zip(plan.tasks, results, strict=True)
     ]
 
 
@@ -284,13 +286,13 @@ def _check(folder: Folder, plan: Plan, files: Sequence[dict[str, Any]]) -> None:
         raise ExportFolderTaken(path=folder.uri, detail="another export took the folder over meanwhile.")
     if plan.format == "lance":
         return  # the commit has read every table
-    found = folder.files()
+    sizes = folder.files()
     for file in files:
-        size = found.get(file["path"])
+        size = sizes.get(file["path"])
         if size != file["bytes"]:
-            there = "it is not there" if size is None else f"{size} bytes are there"
+            actual = "it is not there" if size is None else f"{size} bytes are there"
             detail = (
-                f"{there}, {file['bytes']} were written by a task. "
+                f"{actual}, {file['bytes']} were written by a task. "
                 "If executors run on other machines, the folder has to be one that all of them share."
             )
             raise StorageError(doing=f"checking {folder.uri}/{file['path']}", detail=detail)

@@ -35,7 +35,7 @@ def export_records(
     started = time.monotonic()
     counts: dict[str, int] = {}
     chosen = chosen_types(snapshot, types)
-    snapshot.require_readable(chosen)  # a reader of the stream must not take a part of it for the whole
+    snapshot.require_readable(chosen)  # an error in the middle would leave the reader with a truncated stream
     for t in chosen:
         count = 0
         for batch in _in_order(snapshot, t):
@@ -47,7 +47,7 @@ def export_records(
 
 
 def require_records(*, format: str, engine: str | None) -> None:
-    """A stream of records is one thing after another: JSON lines, from this process."""
+    """UsageError unless the stream is JSON lines written by this process."""
     if format != "jsonl":
         raise UsageError(detail=f"the format {format} is written into a folder; a stream carries jsonl.")
     if engine == "spark":
@@ -56,37 +56,40 @@ def require_records(*, format: str, engine: str | None) -> None:
 
 def chosen_types(snapshot: Snapshot, types: Sequence[str] | None) -> list[EntityType]:
     """The types to export, nodes before edges, by name: all of them, or those that are named."""
-    wanted = None if types is None else {snapshot.view.type(name).name for name in types}
-    found = sorted(snapshot.schema.types(), key=lambda t: (t.kind != "node", t.name))
-    return [t for t in found if wanted is None or t.name in wanted]
+    names = None if types is None else {snapshot.view.type(name).name for name in types}
+    types_in_order = sorted(snapshot.schema.types(), key=lambda t: (t.kind != "node", t.name))
+    return [t for t in types_in_order if names is None or t.name in names]
 
 
 def record_lines(t: EntityType, rows: pa.Table) -> bytes:
     """Rows as records, one line each; `rows` has the columns of the type in their order, and is not empty."""
-    named = len(physical_columns(t))
-    names = ("id", *rows.column_names[named:])
+    physical = len(physical_columns(t))
+    names = ("id", *rows.column_names[physical:])
     columns = [_values(column) for column in rows.columns]
-    given = zip(columns[0], *columns[named:], strict=True)
-    data = ({name: value for name, value in zip(names, row, strict=True) if value is not None} for row in given)
+    rows_of_values = zip(columns[0], *columns[physical:], strict=True)
+    data = (
+        {name: value for name, value in zip(names, row, strict=True) if value is not None} for row in rows_of_values
+    )
     records: Iterator[dict[str, Any]]
     if t.kind == "node":
-        records = ({"type": t.name, "data": one} for one in data)
+        records = ({"type": t.name, "data": properties} for properties in data)
     else:
         ends = zip(columns[1], columns[2], strict=True)
         records = (
-            {"edge": t.name, "from": src, "to": dst, "data": one} for (src, dst), one in zip(ends, data, strict=True)
+            {"edge": t.name, "from": src, "to": dst, "data": properties}
+            for (src, dst), properties in zip(ends, data, strict=True)
         )
     lines: list[bytes] = []
-    while some := list(islice(records, DUMPED_TOGETHER)):
-        lines.append(_lines(t, some))
+    while chunk := list(islice(records, DUMPED_TOGETHER)):
+        lines.append(_lines(t, chunk))
     return b"".join(lines)
 
 
 def _lines(t: EntityType, records: list[dict[str, Any]]) -> bytes:
-    """Records as lines. One call for many is ten times faster than a call for each.
+    """Records as lines. One call for many records is ten times faster than a call for each.
 
-    Where one record ends and the next begins is what is replaced. It can't be met elsewhere: values hold no objects,
-    and in a text the quote after `{` would be escaped, or end the text and not be followed by a name.
+    The bytes between two records are replaced. They can't occur elsewhere: values contain no objects, and in a text the
+    quote after `{` would be escaped, or end the text and not be followed by a name.
     """
     begin = orjson.dumps({"type" if t.kind == "node" else "edge": t.name})[:-1] + b","
     text = orjson.dumps(records, default=json_value)[1:-1]
@@ -97,12 +100,12 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     """A column as Python values; vectors, which are most of the bytes where there are any, by way of numpy."""
     if not pa.types.is_fixed_size_list(column.type):
         return list(column.to_pylist())
-    found: list[Any] = []
+    values: list[Any] = []
     for chunk in column.chunks:
-        known = chunk.drop_null()
-        vectors = iter(known.flatten().to_numpy().reshape(len(known), chunk.type.list_size).tolist())
-        found += [next(vectors) if is_there else None for is_there in chunk.is_valid().to_pylist()]
-    return found
+        valid = chunk.drop_null()
+        vectors = iter(valid.flatten().to_numpy().reshape(len(valid), chunk.type.list_size).tolist())
+        values += [next(vectors) if is_valid else None for is_valid in chunk.is_valid().to_pylist()]
+    return values
 
 
 def _in_order(snapshot: Snapshot, t: EntityType) -> Iterator[pa.Table]:
@@ -114,6 +117,6 @@ def _in_order(snapshot: Snapshot, t: EntityType) -> Iterator[pa.Table]:
     columns = arrow_schema(t).names
     for start in range(0, len(order), BATCH_ROWS):
         row_ids = order.slice(start, BATCH_ROWS).combine_chunks()
-        found = snapshot.view.rows_by_row_id(t, row_ids, columns)
-        position = pc.index_in(row_ids, value_set=found["_rowid"].combine_chunks())
-        yield found.take(pa.array(np.asarray(position))).select(columns)
+        rows = snapshot.view.rows_by_row_id(t, row_ids, columns)
+        position = pc.index_in(row_ids, value_set=rows["_rowid"].combine_chunks())
+        yield rows.take(pa.array(np.asarray(position))).select(columns)

@@ -1,9 +1,9 @@
 """The tasks of an export: some fragments of one table in, one file out, in one of four formats.
 
-A task opens the table at the pinned version, reads its fragments in order and writes them under a name of its own; the
-file is moved to the planned name when it is whole. The bytes depend on the task only, so a second run of a task puts
-the same file in the same place. For `lance` the files have names that Lance makes up, and the result carries the
-fragments, which the driver makes a table.
+A task opens the table at the pinned version, reads its fragments in order and writes them under a temporary name; the
+file is renamed to the planned name when it is complete. The bytes depend on the task only, so a second run of a task
+writes the same file again. For `lance` Lance chooses the names of the files, and the result carries the fragments, of
+which the driver creates a table.
 
 | format  | a row                                                                                                     |
 |---------|-----------------------------------------------------------------------------------------------------------|
@@ -37,7 +37,6 @@ from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.objects.folder import Folder
 from omnigraph.write.values import json_value
 
-WRITE_PART = "omnigraph.pipeline.export.tasks:write_part"
 EXTENSIONS = {"jsonl": ".jsonl", "parquet": ".parquet", "csv": ".csv", "lance": ""}
 ROW_GROUP_ROWS, ROW_GROUP_ROWS_BLOBS = 131_072, 1_024
 ROW_GROUP_BYTES = 64 << 20
@@ -45,7 +44,7 @@ ROW_GROUP_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class PartTask:
-    """One file to write. `path` is its place in the folder of the export; for lance the folder of the table."""
+    """One file to write. `path` is relative to the folder of the export; for lance the folder of the table."""
 
     graph: Location
     out: Location
@@ -110,7 +109,7 @@ def write_part(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Counted:
-    """Rows of a reader, counted as they pass."""
+    """A reader that counts its rows."""
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self._reader = reader
@@ -147,9 +146,9 @@ def _common(kind: pa.DataType) -> pa.DataType:
 
 def _write_jsonl(path: str, task: PartTask, rows: _Counted) -> None:
     with open(path, "wb") as file:
-        for some in rows:
-            if some.num_rows:
-                file.write(record_lines(task.type, some))
+        for table in rows:
+            if table.num_rows:
+                file.write(record_lines(task.type, table))
 
 
 def _write_parquet(path: str, task: PartTask, rows: _Counted) -> None:
@@ -166,8 +165,8 @@ def _write_csv(path: str, task: PartTask, rows: _Counted) -> None:
 
     schema = pa.schema([pa.field(f.name, _csv_type(f.type)) for f in arrow_schema(task.type)])
     with csv.CSVWriter(path, schema) as file:
-        for some in rows:
-            columns = [_csv_column(column) for column in some.columns]
+        for table in rows:
+            columns = [_csv_column(column) for column in table.columns]
             file.write_table(pa.table(columns, schema=schema))
 
 
@@ -175,7 +174,7 @@ _WRITERS = {"jsonl": _write_jsonl, "parquet": _write_parquet, "csv": _write_csv}
 
 
 def _rows_per_group(task: PartTask) -> int:
-    """How many rows a row group holds: a number that hangs on the task only, so that the file does as well."""
+    """The number of rows of a row group. It depends on the task only, so that the bytes of the file do as well."""
     if any(p.type.kind == "Blob" for p in task.type.properties):
         return ROW_GROUP_ROWS_BLOBS
     row_bytes = max(1, task.size_bytes // max(1, task.rows))
@@ -183,18 +182,18 @@ def _rows_per_group(task: PartTask) -> int:
 
 
 def _regrouped(rows: _Counted, size: int) -> Iterator[pa.Table]:
-    """Tables of exactly `size` rows, and a rest: how the scan cuts its batches must not show in the file."""
-    waiting: list[pa.Table] = []
+    """Tables of exactly `size` rows, and a rest: the file must not depend on the batches of the scan."""
+    pending: list[pa.Table] = []
     count = 0
-    for some in rows:
-        waiting.append(some)
-        count += some.num_rows
+    for table in rows:
+        pending.append(table)
+        count += table.num_rows
         while count >= size:
-            whole = pa.concat_tables(waiting)
-            yield whole.slice(0, size)
-            waiting, count = [whole.slice(size)], count - size
+            joined = pa.concat_tables(pending)
+            yield joined.slice(0, size)
+            pending, count = [joined.slice(size)], count - size
     if count:
-        yield pa.concat_tables(waiting)
+        yield pa.concat_tables(pending)
 
 
 def _csv_type(kind: pa.DataType) -> pa.DataType:
@@ -217,5 +216,5 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _texts(column: pa.ChunkedArray, text: Any) -> pa.ChunkedArray:
-    found = [None if value is None else text(value) for value in column.to_pylist()]
-    return pa.chunked_array([pa.array(found, pa.string())])
+    texts = [None if value is None else text(value) for value in column.to_pylist()]
+    return pa.chunked_array([pa.array(texts, pa.string())])

@@ -1,7 +1,7 @@
-"""A pipeline file against a schema: do its types, properties and vectors exist, and can this version do what it asks?
+"""Check a pipeline file against a schema: do its types, properties and vectors exist, and can the engine run it?
 
-Every problem is told at its place in the file. No data is read. The schema is that of the graph's branch, or that of
-the schema file where there is no graph yet.
+Every problem has its position in the file. No data is read. The schema is that of the graph's branch, or that of the
+schema file if there is no graph yet.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Problem = tuple[Place, str]
 
 
 def check_available(file: PipelineFile, *, engine: str | None) -> None:
-    """UsageError where SQL is to run without Spark."""
+    """UsageError if SQL is to run without Spark."""
     if engine == "local" and file.needs_sql:
         name = next(t.type_name for t in file.targets if t.sql is not None)
         raise UsageError(detail=f"{name} is filled by sql, which runs on Spark and not with the engine local.")
 
 
 def check_schema(file: PipelineFile, schema: Schema) -> None:
-    """PipelineFileError with everything that does not fit the schema."""
+    """PipelineFileError with all problems against the schema."""
     problems = [problem for target in file.targets for problem in _target(schema, target)]
     problems += [problem for step in file.embed for problem in _embed(schema, step)]
     raise_all(file.text, problems)
@@ -35,17 +35,17 @@ def type_of(schema: Schema, target: Target) -> EntityType | None:
 
 
 def _target(schema: Schema, target: Target) -> Iterator[Problem]:
-    found = type_of(schema, target)
-    if found is None:
+    entity_type = type_of(schema, target)
+    if entity_type is None:
         yield target.place, _unknown(schema, target)
         return
-    known = {*found.by_name, "id"}
+    names = {*entity_type.by_name, "id"}
     sources: dict[str, str] = {}
     for column, name in target.columns.items():
         place = target.column_places[column]
-        if name not in known:
-            hint = did_you_mean(name, known) or f" It has {', '.join(sorted(known))}."
-            yield place, f"{found.key} has no property {name}.{hint}"
+        if name not in names:
+            hint = did_you_mean(name, names) or f" It has {', '.join(sorted(names))}."
+            yield place, f"{entity_type.key} has no property {name}.{hint}"
         elif name in sources:
             yield place, f"{name} is filled by two columns, {sources[name]} and {column}."
         sources.setdefault(name, column)
@@ -56,8 +56,8 @@ def _unknown(schema: Schema, target: Target) -> str:
     if target.type_name in others:
         right = "edges" if target.kind == "node" else "nodes"
         return f"{target.type_name} is no {target.kind} type; put it under {right}."
-    known = schema.node if target.kind == "node" else schema.edge
-    return f"the schema has no {target.kind} type {target.type_name}.{did_you_mean(target.type_name, known)}"
+    types = schema.node if target.kind == "node" else schema.edge
+    return f"the schema has no {target.kind} type {target.type_name}.{did_you_mean(target.type_name, types)}"
 
 
 def _embed(schema: Schema, step: Embed) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""What a pipeline file says, as frozen values. `file_read` makes them, `file_check` holds them against a schema."""
+"""The content of a pipeline file, as frozen values. `reader` creates them, `check` compares them with a schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omnigraph.pipeline.load.table_sources import TableSource
 
 @dataclass(frozen=True)
 class Input:
-    """Files of one format: a path, a pattern, or a folder, and what the reader is to know of them."""
+    """Files of one format: a path, a pattern, or a folder, and the options of its reader."""
 
     path: str
     format: str | None = None
@@ -23,7 +23,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Target:
-    """What fills one type: an input, or SQL over the sources. `columns` maps a column to the property it becomes."""
+    """The rows of one type: from an input, or from SQL over the sources. `columns` maps a column to its property."""
 
     kind: Literal["node", "edge"]
     type_name: str
@@ -42,7 +42,7 @@ class Target:
         return f"{self.kind}:{self.type_name}"
 
     def table_source(self) -> TableSource | None:
-        """What `load` takes for this target; None where SQL makes the rows."""
+        """The argument of `load` for this target; None if its rows come from SQL."""
         if self.input is None:
             return None
         return TableSource(
@@ -58,7 +58,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Embed:
-    """A vector property to fill. What is None is the verb's own default, or all there are."""
+    """A vector property to fill. None is the default of `embed`, or all properties."""
 
     type_name: str | None = None
     property: str | None = None
@@ -72,7 +72,7 @@ class Embed:
 
 @dataclass(frozen=True)
 class PipelineFile:
-    """A pipeline file, complete and consistent in itself. Paths are absolute, or URIs."""
+    """A complete and consistent pipeline file. Paths are absolute, or URIs."""
 
     text: Text = field(repr=False)
     graph: str
@@ -88,12 +88,12 @@ class PipelineFile:
     embed: tuple[Embed, ...] = ()
     optimize: bool = False
     cleanup: Mapping[str, Any] | None = None
-    """`keep` and `older_than`, as the verb cleanup takes them; at least one is not None."""
+    """`keep` and `older_than`, as arguments of cleanup; at least one is not None."""
     engine: str | None = None
     max_line_bytes: int | None = None
-    """The longest line that its inputs may have; None is the default of `load`."""
+    """The maximum length of a line of its inputs; None is the default of `load`."""
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
-    """Where each key of the file stands."""
+    """The position of each key of the file."""
 
     @property
     def needs_sql(self) -> bool:
@@ -106,15 +106,15 @@ class PipelineFile:
 def raise_all(source: Text, problems: Sequence[tuple[Place, str]], *, missing: Sequence[Missing] = ()) -> None:
     """One error for all problems, in the order of the file; nothing if there are none.
 
-    A variable without a value is what it is about, if there is one: it may be all that is wrong.
+    If a variable has no value, the error is about that variable: it may be the cause of the others.
     """
-    found = [*problems, *((one.place, one.detail) for one in missing)]
-    if not found:
+    all_problems = [*problems, *((variable.place, variable.detail) for variable in missing)]
+    if not all_problems:
         return
-    ordered = sorted(found, key=lambda problem: (problem[0].line, problem[0].column))
+    ordered = sorted(all_problems, key=lambda problem: (problem[0].line, problem[0].column))
     place, detail = (missing[0].place, missing[0].detail) if missing else ordered[0]
     rest = [problem for problem in ordered if problem != (place, detail)]
     more = "".join(f"\n{source.file}:{p.line}:{p.column}: {d}" for p, d in rest)
-    told = [{"line": p.line, "column": p.column, "detail": d} for p, d in ordered]
-    fields = {**source.fields(place, detail), "more": f"\n{more}" if more else "", "problems": told}
+    problems_json = [{"line": p.line, "column": p.column, "detail": d} for p, d in ordered]
+    fields = {**source.fields(place, detail), "more": f"\n{more}" if more else "", "problems": problems_json}
     raise PipelineVariableMissing(name=missing[0].name, **fields) if missing else PipelineFileError(**fields)

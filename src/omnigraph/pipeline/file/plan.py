@@ -1,11 +1,11 @@
 """What a pipeline file would do: which files are read, how large they are, which columns become what.
 
-1. look      at the names and sizes of inputs and at the columns of the first file of each; no row is read
+1. inspect   the names and sizes of inputs and the columns of the first file of each; no row is read
 2. match     columns with properties: mapped, skipped, unknown (a run refuses these), and required properties that no
              column fills
 
-The plan is a value that prints and turns into JSON. What is known only when it runs, the columns of SQL and of formats
-that Spark alone reads, is None.
+The plan is a value that can be printed and converted to JSON. The columns of SQL and of formats that only Spark reads
+are known only at run time, and None here.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from omnigraph.pipeline.load.input_files import InputFile, find_files, open_inpu
 from omnigraph.pipeline.load.table_sources import TableSource, with_format
 
 LOOK_BYTES = 1 << 20
-"""How far into a file of lines the first line is looked for."""
+"""The size of the beginning of a file of lines that must contain its first line."""
 
 
 @dataclass(frozen=True)
 class FilesPlan:
-    """The files that one input means."""
+    """The files of one input."""
 
     path: str
     format: str
@@ -41,8 +41,8 @@ class FilesPlan:
 
 @dataclass(frozen=True)
 class ColumnsPlan:
-    """`mapped`: column to property. `unknown`: columns that fit no property and are not skipped. `missing`: required
-    properties that no column fills, and columns that the file maps and the input does not have."""
+    """`mapped`: column to property. `unknown`: columns that match no property and are not skipped. `missing`: required
+    properties without a column, and columns that the file maps and the input does not have."""
 
     mapped: Mapping[str, str]
     skipped: tuple[str, ...]
@@ -56,7 +56,7 @@ class ColumnsPlan:
 
 @dataclass(frozen=True)
 class TargetPlan:
-    """One type to fill. `columns` is None where they are known only when it runs."""
+    """One type to fill. `columns` is None if they are known only at run time."""
 
     table_key: str
     source: str
@@ -79,9 +79,9 @@ class PipelinePlan:
 
     @property
     def size_bytes(self) -> int:
-        """Everything that would be read, each input once."""
-        found = {t.files.path: t.files for t in self.targets if t.files is not None}
-        return sum(f.size_bytes for f in (*found.values(), *self.data))
+        """The size of all inputs, each counted once."""
+        files_by_path = {t.files.path: t.files for t in self.targets if t.files is not None}
+        return sum(f.size_bytes for f in (*files_by_path.values(), *self.data))
 
     @property
     def fits(self) -> bool:
@@ -92,7 +92,7 @@ class PipelinePlan:
 
 
 def make_plan(file: PipelineFile, schema: Schema, *, creates_graph: bool, engine: str) -> PipelinePlan:
-    """FileUnreadable for an input that is not there, or not what it should be."""
+    """The plan of a file. FileUnreadable for an input that does not exist, or is not of its format."""
     return PipelinePlan(
         file=file.text.file,
         graph=file.graph,
@@ -109,20 +109,20 @@ def make_plan(file: PipelineFile, schema: Schema, *, creates_graph: bool, engine
 
 def steps_of(file: PipelineFile, *, creates_graph: bool) -> tuple[str, ...]:
     """What a run does, in order."""
-    found = [f"create the graph with {os.path.basename(file.schema or '')}"] if creates_graph else []
+    steps = [f"create the graph with {os.path.basename(file.schema or '')}"] if creates_graph else []
     if file.targets or file.data:
         inputs = [t.type_name for t in file.targets] + [os.path.basename(path) for path in file.data]
-        found.append(f"load {', '.join(inputs)} in one commit")
+        steps.append(f"load {', '.join(inputs)} in one commit")
     for step in file.embed:
-        what = ".".join(name for name in (step.type_name, step.property) if name) or "every @embed property"
-        found.append(f"embed {what} with the provider {step.provider or 'local'}")
+        properties = ".".join(name for name in (step.type_name, step.property) if name) or "every @embed property"
+        steps.append(f"embed {properties} with the provider {step.provider or 'local'}")
     if file.optimize:
-        found.append(f"optimize the branch {file.branch}")
+        steps.append(f"optimize the branch {file.branch}")
     if file.cleanup is not None:
         kept = [f"the newest {file.cleanup['keep']}"] if file.cleanup["keep"] is not None else []
         kept += [f"those of the last {file.cleanup['older_than']}"] if file.cleanup["older_than"] is not None else []
-        found.append(f"remove old versions of the graph, except {' and '.join(kept)}")
-    return tuple(found)
+        steps.append(f"remove old versions of the graph, except {' and '.join(kept)}")
+    return tuple(steps)
 
 
 def input_paths(file: PipelineFile) -> list[str]:
@@ -133,13 +133,13 @@ def input_paths(file: PipelineFile) -> list[str]:
 
 
 def input_bytes(file: PipelineFile) -> int:
-    """How much a run would read. FileUnreadable for an input that is not there."""
+    """The size of what a run would read. FileUnreadable for an input that does not exist."""
     return sum(total_bytes(find_files(path)) for path in input_paths(file))
 
 
 def _target_plan(schema: Schema, target: Target, file: PipelineFile) -> TargetPlan:
-    found = type_of(schema, target)
-    assert found is not None, "checked against the schema before"
+    entity_type = type_of(schema, target)
+    assert entity_type is not None, "checked against the schema before"
     table = target.table_source()
     if table is None:
         return TargetPlan(target.key, "sql", None, None)
@@ -147,7 +147,7 @@ def _target_plan(schema: Schema, target: Target, file: PipelineFile) -> TargetPl
     files = find_files(table.path)
     columns = columns_of(table, files[0], max_line_bytes=file.max_line_bytes)
     label = f"source {target.source}" if target.source is not None else "path"
-    matched = None if columns is None else _matched(found, table, columns)
+    matched = None if columns is None else _matched(entity_type, table, columns)
     return TargetPlan(target.key, label, _files_plan(table.path, table.kind, files), matched)
 
 
@@ -155,11 +155,11 @@ def _files_plan(path: str, kind: str, files: Sequence[InputFile]) -> FilesPlan:
     return FilesPlan(path, kind, len(files), total_bytes(files))
 
 
-def _matched(found: EntityType, table: TableSource, columns: Sequence[str]) -> ColumnsPlan:
-    """As `tabular.fields_of` does, and all that does not fit instead of the first."""
+def _matched(entity_type: EntityType, table: TableSource, columns: Sequence[str]) -> ColumnsPlan:
+    """Like `table_sources.fields_of`, but with all columns that do not match instead of the first."""
     renamed = table.renamed()
-    aliases = {"src": "from", "dst": "to"} if found.kind == "edge" else {}
-    allowed = {"id", *found.by_name, *(("from", "to", "src", "dst") if found.kind == "edge" else ())}
+    aliases = {"src": "from", "dst": "to"} if entity_type.kind == "edge" else {}
+    allowed = {"id", *entity_type.by_name, *(("from", "to", "src", "dst") if entity_type.kind == "edge" else ())}
     mapped: dict[str, str] = {}
     skipped: list[str] = []
     unknown: list[str] = []
@@ -172,8 +172,8 @@ def _matched(found: EntityType, table: TableSource, columns: Sequence[str]) -> C
         else:
             mapped[column] = name
     filled = {aliases.get(name, name) for name in mapped.values()}
-    required = [p.name for p in found.properties if not p.nullable and p.default is None]
-    required += ["from", "to"] if found.kind == "edge" else []
+    required = [p.name for p in entity_type.properties if not p.nullable and p.default is None]
+    required += ["from", "to"] if entity_type.kind == "edge" else []
     missing = [column for column in renamed if column not in columns]
     missing += [name for name in required if name not in filled and name not in (renamed[c] for c in missing)]
     if table.kind == "jsonl":
@@ -185,7 +185,7 @@ def _matched(found: EntityType, table: TableSource, columns: Sequence[str]) -> C
 
 
 def columns_of(table: TableSource, first: InputFile, *, max_line_bytes: int | None = None) -> list[str] | None:
-    """The columns of an input's first file; None for what only a run can tell."""
+    """The columns of an input's first file; None if they are known only at run time."""
     import pyarrow as pa
 
     try:
@@ -212,10 +212,10 @@ def _json_columns(text: str) -> list[str]:
     import orjson
 
     line = next(line for line in text.splitlines() if line.strip())
-    found = orjson.loads(line)
-    if not isinstance(found, dict):
+    record = orjson.loads(line)
+    if not isinstance(record, dict):
         raise ValueError("its first line is no object.")
-    return list(found)
+    return list(record)
 
 
 def _arrow_columns(kind: str, first: InputFile) -> list[str] | None:

@@ -1,10 +1,10 @@
-"""A pipeline file from YAML to values, with every problem told at its place.
+"""Read a pipeline file from YAML to values; every problem has its position.
 
-1. read      keys, types and choices; an unknown key names the one that was meant
-2. relate    a target takes exactly one of source, path and sql; sources that targets name exist
-3. locate    relative paths are relative to the folder of the file, so that it runs from anywhere
+1. read      keys, types and choices; the message for an unknown key suggests a similar one
+2. relate    a target has exactly one of source, path and sql; sources that targets name exist
+3. locate    relative paths are relative to the folder of the file, whatever the working directory is
 
-All problems of a file are collected and raised together. Pure but for the text it is given.
+All problems of a file are collected and raised as one error. No file is read here.
 """
 
 from __future__ import annotations
@@ -38,16 +38,14 @@ def parse_file(text: str, *, file: str, variables: Mapping[str, str]) -> Pipelin
     source = Text(file, text)
     reader = _Reader(source, os.path.dirname(os.path.abspath(file)))
     missing: list[Missing] = []
-    found = reader.file(parse_yaml(source, variables, missing=missing))
+    pipeline = reader.file(parse_yaml(source, variables, missing=missing))
     reader.finish(missing)
-    assert found is not None, "a file without problems is complete"
-    return found
+    assert pipeline is not None, "a file without problems is complete"
+    return pipeline
 
 
 class _Reader:
-    """Reads values and notes what is wrong with them; what is wrong, or waits for a variable, reads as if it were
-    absent.
-    """
+    """Reads values and collects their problems; an invalid value, or one with a missing variable, is read as absent."""
 
     def __init__(self, source: Text, folder: str) -> None:
         self._source = source
@@ -120,7 +118,7 @@ class _Reader:
     def _target(
         self, entry: Entry, kind: Literal["node", "edge"], sources: Mapping[str, Input | None]
     ) -> Target | None:
-        known = (
+        keys = (
             "source",
             "path",
             "format",
@@ -130,11 +128,11 @@ class _Reader:
             "skip",
             *(("from", "to") if kind == "edge" else ()),
         )
-        fields = self._mapping(entry.value, f"{kind} type {entry.key}", known)
-        ways = [key for key in ("source", "path", "sql") if key in fields]
-        if len(ways) != 1:
-            given = f"not {quoted_list(ways, 'and')} together" if ways else "and none is there"
-            self._note(entry.place, f"{entry.key} takes one of source, path or sql, {given}.")
+        fields = self._mapping(entry.value, f"{kind} type {entry.key}", keys)
+        inputs = [key for key in ("source", "path", "sql") if key in fields]
+        if len(inputs) != 1:
+            mistake = f"not {quoted_list(inputs, 'and')} together" if inputs else "and none is there"
+            self._note(entry.place, f"{entry.key} takes one of source, path or sql, {mistake}.")
             return None
         source, sql = self._text(fields, "source"), self._text(fields, "sql")
         if source is not None and source not in sources:
@@ -190,20 +188,20 @@ class _Reader:
     def _note(self, place: Place, detail: str) -> None:
         self._problems.append((place, detail))
 
-    def _mapping(self, value: Value, what: str, known: Sequence[str]) -> dict[str, Entry]:
+    def _mapping(self, value: Value, what: str, keys: Sequence[str]) -> dict[str, Entry]:
         if value.is_open:
             return {}
         if not isinstance(value.data, dict):
             self._note(value.place, f"{what} is a mapping of keys to values, not {_kind(value)}.")
             return {}
         for entry in value.data.values():
-            if entry.key not in known:
-                hint = did_you_mean(entry.key, known) or f" Known: {', '.join(known)}."
+            if entry.key not in keys:
+                hint = did_you_mean(entry.key, keys) or f" Known: {', '.join(keys)}."
                 self._note(entry.place, f"{what} has no key {entry.key}.{hint}")
-        return {key: entry for key, entry in value.data.items() if key in known}
+        return {key: entry for key, entry in value.data.items() if key in keys}
 
     def _named(self, top: Mapping[str, Entry], key: str) -> dict[str, Entry]:
-        """A mapping whose keys are names of the user's own."""
+        """A mapping whose keys are names that the user chose."""
         if key not in top or top[key].value.is_open:
             return {}
         data = top[key].value.data
@@ -233,12 +231,12 @@ class _Reader:
         return value.raw
 
     def _choice(
-        self, fields: Mapping[str, Entry], key: str, known: Sequence[str], *, required_in: Value | None = None
+        self, fields: Mapping[str, Entry], key: str, choices: Sequence[str], *, required_in: Value | None = None
     ) -> Any:
         text = self._text(fields, key, required_in=required_in)
-        if text is not None and text not in known:
-            hint = did_you_mean(text, known)
-            self._note(fields[key].value.place, f"{key} is {quoted_list(known)}, not {text}.{hint}")
+        if text is not None and text not in choices:
+            hint = did_you_mean(text, choices)
+            self._note(fields[key].value.place, f"{key} is {quoted_list(choices)}, not {text}.{hint}")
             return None
         return text
 
@@ -254,7 +252,7 @@ class _Reader:
         if key not in fields or fields[key].value.is_open:
             return None
         value = fields[key].value
-        # As written, because a variable stands in quotes between braces.
+        # The text as written, because a variable is in quotes between braces.
         if not re.fullmatch(r"[0-9]{1,18}", value.raw) or int(value.raw) < 1:
             self._note(value.place, f"{key} is a number from 1 up, not {_kind(value)}.")
             return None
@@ -275,7 +273,7 @@ class _Reader:
             return None
 
     def _texts(self, fields: Mapping[str, Entry], key: str) -> dict[str, str]:
-        """A mapping of texts; true and numbers are texts as they are written, which is what readers take."""
+        """A mapping of texts; true and numbers are texts as they are written, as readers expect them."""
         value = fields[key].value if key in fields else Value({}, Place(1, 1))
         if value.is_open:
             return {}
@@ -313,10 +311,12 @@ class _Reader:
         return None if text is None else self._located(text)
 
     def _quarantine(self, top: Mapping[str, Entry]) -> str | None:
-        """A file; in a folder that the file names with a slash at its end, or beside it, one named after it."""
+        """The quarantine file: as named; in the named folder (with a slash at its end), or beside the pipeline file, it
+        is named after the pipeline file.
+        """
         text = self._text(top, "quarantine") if "quarantine" in top else "./"
-        own = os.path.splitext(os.path.basename(self._source.file))[0] + ".rejected.jsonl"
-        return None if text is None else self._located(text + own if text.endswith("/") else text)
+        file_name = os.path.splitext(os.path.basename(self._source.file))[0] + ".rejected.jsonl"
+        return None if text is None else self._located(text + file_name if text.endswith("/") else text)
 
     def _located(self, path: str) -> str:
         if "://" in path:

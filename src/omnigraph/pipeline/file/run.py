@@ -1,17 +1,17 @@
-"""Pipeline files: a graph, where its data comes from and what happens to it, in one file that is run again and again.
+"""Pipeline files: a graph, its inputs and the steps that load them, in one file that can be run repeatedly.
 
-1. read      the YAML, its variables, its model                                     file_yaml, file_read
-2. check     what this version can do; types and properties against the schema      file_check
+1. read      the YAML, its variables, its model                                     config.yaml, reader
+2. check     the engine; types and properties against the schema                    check
 3. create    the graph from `schema`, if there is none
-4. load      all nodes, edges and records together: one commit, or none if nothing changes
+4. load      all nodes, edges and records: one commit, or none if nothing changes
 5. embed     each step, in commits of its own
 6. optimize  the branch, in a commit of its own, or none if there is nothing to do
-7. cleanup   versions of the whole graph that the file lets go
+7. cleanup   versions of the whole graph, by the policy of the file
 
-Keeps: nothing is written before 1 and 2 have found the whole file sound and every input there. Running a file again
+Invariants: nothing is written before 1 and 2 have checked the whole file and found every input. Running a file again
 with the same inputs in the mode `merge` makes no commit.
-A crash in 3 leaves a graph or none, in 4 to 7 what `load`, `embed`, `optimize` and `cleanup` promise; the same file,
-run again, goes on. What was loaded stays loaded where a later step fails.
+A crash in 3 leaves a graph or none, in 4 to 7 what `load`, `embed`, `optimize` and `cleanup` leave; running the same
+file again continues. The load stays committed if a later step fails.
 
     from omnigraph.pipeline.file.run import run_pipeline
 
@@ -53,7 +53,7 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class CheckedPipeline:
-    """A file that can run: it fits the schema, and this version can do what it asks."""
+    """A file that can run: it fits the schema, and its engine is available."""
 
     file: PipelineFile
     schema: Schema
@@ -74,9 +74,9 @@ class CheckedPipeline:
 
 @dataclass(frozen=True)
 class PipelineResult:
-    """What a run did. `load` is None if the file loads nothing; its `commit` is None if nothing changed.
+    """The result of a run. `load` is None if the file loads nothing; its `commit` is None if nothing changed.
 
-    `optimize` and `cleanup` are the results of these verbs, None where the file does not ask for them.
+    `optimize` and `cleanup` are the results of these verbs, None if the file does not have them.
     """
 
     file: str
@@ -90,7 +90,7 @@ class PipelineResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every table that was to be optimized or cleaned up was."""
+        """Whether optimize and cleanup succeeded for every table."""
         return (self.optimize is None or self.optimize.ok) and (self.cleanup is None or not self.cleanup.failed)
 
     def to_json(self) -> dict[str, Any]:
@@ -107,13 +107,13 @@ class PipelineResult:
 
 
 def read_pipeline(path: Path, *, variables: Mapping[str, str] | None = None) -> PipelineFile:
-    """The file as values. `variables` come before those of the environment."""
+    """The file as values. `variables` override those of the environment."""
     name = os.fspath(path)
     return parse_file(_text(name), file=name, variables={**os.environ, **(variables or {})})
 
 
 def concealed(path: Path, variables: Mapping[str, str] | None = None) -> AbstractContextManager[None]:
-    """Show the variables of the file by their names, in errors and in what is printed, while a block runs."""
+    """Replace the values of the file's variables by their names, in errors and in output, while a block runs."""
     return concealing(variables_in(_text(os.fspath(path)), {**os.environ, **(variables or {})}))
 
 
@@ -130,7 +130,7 @@ def _checked(path: Path, variables: Mapping[str, str] | None, engine: str | None
     check_available(file, engine=_engine(file, engine))
     _check_quarantine(file)
     schema_text = None if file.schema is None else _text(file.schema)
-    # The parsed schema is checked in any case: a broken file should not wait for the day when it is needed.
+    # The schema file is parsed in any case, so that its errors are found before it is needed.
     desired = None if schema_text is None else parse_schema(schema_text, file=str(file.schema))
     graph = _open(file)
     if graph is None:
@@ -168,7 +168,7 @@ def run_pipeline(
     actor: str | None = None,
     checked: CheckedPipeline | None = None,
 ) -> PipelineResult:
-    """Run the file. `checked` saves checking again what was checked just before, by a caller who conceals."""
+    """Run the file. `checked` is the result of a check just before, by a caller that conceals variables."""
     with concealed(path, variables):
         ready = checked or _checked(path, variables, engine)
         return _run(ready, engine=engine, settings=settings, spark=spark, watcher=watcher, actor=actor)
@@ -185,7 +185,7 @@ def _run(
 ) -> PipelineResult:
     began = time.monotonic()
     file = ready.file
-    input_bytes(file)  # an input that is missing is told before a graph is created for it
+    input_bytes(file)  # raises for a missing input before a graph is created
     engines = Engines(
         requested=_engine(file, engine),
         settings=settings or SparkSettings(),
@@ -213,7 +213,7 @@ def _run(
 
 
 def _opened(ready: CheckedPipeline, engines: Engines, *, actor: str | None) -> omnigraph.Graph:
-    """Step 3. The public door of the package, as any program uses it: a pipeline file is a program of its user."""
+    """Step 3. Uses the public API of the package, as any program does: a pipeline file is a program of its user."""
     import omnigraph
 
     file = ready.file
@@ -267,25 +267,25 @@ def _embed(graph: omnigraph.Graph, file: PipelineFile) -> Iterator[Any]:
         )
 
 
-# ---- help ------------------------------------------------------------------------------------------------------------
+# ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def _engine(file: PipelineFile, given: str | None) -> str | None:
-    """The call's engine, or the file's; SQL needs Spark unless somebody said otherwise, which is then refused."""
-    asked = given or file.engine or os.environ.get("OMNIGRAPH_ENGINE") or None
-    return "spark" if file.needs_sql and asked in (None, "auto") else asked
+def _engine(file: PipelineFile, requested: str | None) -> str | None:
+    """The engine of the call, or that of the file. SQL needs Spark; another explicit choice is refused later."""
+    engine = requested or file.engine or os.environ.get("OMNIGRAPH_ENGINE") or None
+    return "spark" if file.needs_sql and engine in (None, "auto") else engine
 
 
 def _check_quarantine(file: PipelineFile) -> None:
-    """Rejected lines may not go where inputs are: they would replace one, or be one when the file is run again."""
+    """The quarantine may not be an input: it would replace one, or be read as one when the file is run again."""
     if file.quarantine is None:
         return
     if "://" in plain_path(file.quarantine):
         raise file.problem("quarantine", f"rejected lines go to a local file, not to {file.quarantine}.")
-    place = os.path.abspath(plain_path(file.quarantine))
-    detail = input_at(place, names=input_paths(file))
+    path = os.path.abspath(plain_path(file.quarantine))
+    detail = input_at(path, names=input_paths(file))
     if detail is not None:
-        raise file.problem("quarantine", f"rejected lines can't be written to {place}: {detail}; name another file.")
+        raise file.problem("quarantine", f"rejected lines can't be written to {path}: {detail}; name another file.")
 
 
 def _open(file: PipelineFile) -> omnigraph.Graph | None:
@@ -298,7 +298,7 @@ def _open(file: PipelineFile) -> omnigraph.Graph | None:
 
 
 def _schema_of(graph: omnigraph.Graph, file: PipelineFile, schema_text: str | None) -> Schema:
-    """The schema of the branch that is loaded, which must be the one of the schema file if the file names one."""
+    """The schema of the branch that is loaded. It must equal the schema file if the pipeline file names one."""
     is_new = file.from_branch is not None and file.branch not in {b.name for b in graph.branches()}
     branch = file.from_branch if is_new and file.from_branch is not None else file.branch
     if schema_text is not None and graph.plan_schema(schema_text, branch=branch, schema_file=str(file.schema)).changed:

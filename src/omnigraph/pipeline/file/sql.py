@@ -1,9 +1,9 @@
 """SQL of a pipeline file: its sources as views, its selects as frames.
 
 Each source becomes a temporary view of its name; each target with `sql` a DataFrame, its columns renamed by `map`,
-`from` and `to`. The views are there while the block runs; one of the caller's own of that name is put back.
-CSV is read by `pipeline.csv`, as where a target names the source: its values are texts, and SQL casts what the schema
-wants otherwise. Parquet, ORC and JSON lines are read by Spark, which knows their types.
+`from` and `to`. The views exist while the block runs; a view of the caller with the same name is restored afterwards.
+CSV is read by `pipeline.csv`, as for a target that names the source: its values are texts, and SQL has to cast them to
+the types of the schema. Parquet, ORC and JSON lines are read by Spark, with their types.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _SPARK_OPTIONS = {
     "orc": {"mergeSchema": "true"},
     "jsonl": {"mode": "FAILFAST"},
 }
-"""So that Spark neither leaves out columns that only some files have, nor makes rows of lines that are no JSON."""
+"""With these Spark reads columns that only some files have, and refuses lines that are no JSON."""
 
 
 @contextmanager
 def prepared_frames(file: PipelineFile, engines: Engines) -> Iterator[Mapping[str, Any]]:
-    """A DataFrame per target that SQL fills, by table key. PipelineFileError where Spark does not take the SQL."""
-    wanted = [t for t in file.targets if t.sql is not None]
-    if not wanted:
+    """A DataFrame per target with SQL, by table key. PipelineFileError if Spark refuses the SQL."""
+    sql_targets = [t for t in file.targets if t.sql is not None]
+    if not sql_targets:
         yield {}
         return
     engines.watcher.engine("spark", "sql runs on Spark")
@@ -45,7 +45,7 @@ def prepared_frames(file: PipelineFile, engines: Engines) -> Iterator[Mapping[st
     try:
         for name, source in file.sources.items():
             _view(session, name, source, engines.watcher, file.max_line_bytes)
-        yield {t.key: _frame(session, file, t) for t in wanted}
+        yield {t.key: _frame(session, file, t) for t in sql_targets}
     finally:
         for name in file.sources:
             session.catalog.dropTempView(name)

@@ -1,8 +1,8 @@
 """Text inputs as chunks of bytes: unpacked as they are read, without a byte order mark, with a limit for one line.
 
-Memory is that of a chunk, whatever a file unpacks to. A line counts its bytes up to its line feed. `LineLimit` notices
-a line that is too long in the first chunk that brings it above the limit: a packed file without line feeds is refused
-after that many bytes, and not read to its end.
+Memory is that of a chunk, whatever a file unpacks to. The length of a line is its bytes up to its line feed.
+`LineLimit` refuses a line in the first chunk that brings it above the limit: a packed file without line feeds is
+refused after that many bytes, and not read to its end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINE_BYTES_MAX = 1 << 30
 
 
 def checked_line_bytes(value: int | None, *, option: str = "max_line_bytes") -> int:
-    """The limit that an option sets, in bytes; UsageError for one that can't be."""
+    """The limit that an option sets, in bytes; UsageError if it is out of range."""
     if value is None:
         return LINE_BYTES_DEFAULT
     if not 1 <= value <= LINE_BYTES_MAX:
@@ -81,14 +81,14 @@ def file_chunks(path: str, compression: str | None) -> Iterator[bytes]:
 def range_chunks(path: str, start: int, stop: int) -> Iterator[bytes]:
     """The bytes of a plain file from `start` to `stop`."""
     step = REMOTE_CHUNK_BYTES if is_remote(path) else CHUNK_BYTES
-    for at in range(start, stop, step):
-        yield read_range(path, at, min(at + step, stop))
+    for offset in range(start, stop, step):
+        yield read_range(path, offset, min(offset + step, stop))
 
 
 def line_chunks(path: str, start: int, stop: int, *, size_bytes: int) -> Iterator[bytes]:
     """All lines of a plain file that begin from `start` to `stop`, whole, each with its line feed."""
     last = b"\n"
-    # A line begins at `start` if the byte before is a line feed; else it belongs to whoever has its beginning.
+    # A line begins at `start` if the byte before is a line feed; else it belongs to the range that has its beginning.
     is_in_line = start > 0
     for chunk in range_chunks(path, start - int(is_in_line), stop):
         if is_in_line:
@@ -111,7 +111,7 @@ def line_chunks(path: str, start: int, stop: int, *, size_bytes: int) -> Iterato
 
 
 def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes without the mark that some programs put in front of UTF-8."""
+    """The bytes without the byte order mark of UTF-8."""
     rest = iter(chunks)
     head = b""
     while len(head) < len(BOM_UTF8) and (chunk := next(rest, None)) is not None:
@@ -121,7 +121,7 @@ def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def with_last_line_feed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same chunks; the last line of a text ends as the others do."""
+    """The same chunks; a line feed is added if the last line has none."""
     last = b"\n"
     for chunk in chunks:
         if chunk:

@@ -1,9 +1,9 @@
 """Load in this process: NDJSON records to one graph commit, validated as a whole.
 
-1. read      parse and type every line, once, against the branch's schema
-2. prepare   on the view: mode, validation, table work; again, from the same parsed lines, if others were quicker
-3. commit    through the door
-4. put aside with `quarantine`: the rejected lines with line, rule and reason go to a file, the rest is loaded
+1. read       parse and type every line, once, against the branch's schema
+2. prepare    on the view: mode, validation, table work; again, from the same parsed lines, if others committed first
+3. commit     through the committer
+4. quarantine with `quarantine`: the rejected lines with line, rule and reason go to a file, the rest is loaded
 
 A crash before 3 leaves unreferenced files, after 3 a commit that happened; the quarantine file is written whole or
 not at all.
@@ -24,7 +24,7 @@ from omnigraph.commit.request import Outcome
 from omnigraph.errors import StaleView, UsageError
 from omnigraph.graph.results import LoadResult
 from omnigraph.language.schema.model import Schema
-from omnigraph.pipeline.load.quarantine_file import SHAPE, write_aside
+from omnigraph.pipeline.load.quarantine_file import SHAPE, write_quarantine_file
 from omnigraph.pipeline.load.sources import Lines, lines_of
 from omnigraph.storage.lance.columns import arrow_schema
 from omnigraph.write.apply import apply_deltas
@@ -40,7 +40,7 @@ MODES = ("append", "merge", "overwrite")
 
 @dataclass
 class _Last:
-    """What the last preparation put aside; the commit that is acknowledged is the last one that was prepared."""
+    """The rejects of the last preparation; the commit that is acknowledged is the last one that was prepared."""
 
     rejected: tuple[RejectedLine, ...] = ()
 
@@ -74,7 +74,7 @@ class LocalLoad:
         return Prepared(view=view, tables=applied.tables, reads=consulted(view, deltas), summary=counts, result=counts)
 
     def finish(self, outcome: Outcome, *, branch: str) -> LoadResult:
-        """Write the quarantine, now that the rest is loaded, and say what happened."""
+        """Write the quarantine after the commit. Returns the result of the load."""
         rejected = () if outcome.repeated else self.last.rejected
         if rejected and self.quarantine is not None:
             _write_quarantine(self.quarantine, self.lines, rejected)
@@ -103,7 +103,7 @@ def read_load(
 ) -> LocalLoad | None:
     """Step 1; None if there are more than `max_bytes` once they are unpacked, blank chunks not counted.
 
-    `quarantine` is a place where rejected lines may go: see `aside`.
+    `quarantine` is the path of a file for rejected lines, checked by `quarantine_file`.
     """
     lines = lines_of(source, max_line_bytes=max_line_bytes)
     try:
@@ -116,7 +116,7 @@ def read_load(
 
 
 class _TooLarge(Exception):
-    """Never leaves this module: the input does not fit in memory."""
+    """The input does not fit in memory. Caught in this module."""
 
 
 def _within(chunks: Iterator[bytes], max_bytes: int | None) -> Iterator[bytes]:
@@ -130,7 +130,7 @@ def _within(chunks: Iterator[bytes], max_bytes: int | None) -> Iterator[bytes]:
 
 
 def _with_named(schema: Schema, parsed: Parsed) -> Parsed:
-    """Types of which every line was refused are named by the input nevertheless: they have no rows."""
+    """Add types of which every line was refused, without rows: the input names them, so they are overwritten."""
     keys = {line.table_key for line in parsed.rejected}
     named = {
         t.name: TypeRows(t, arrow_schema(t).empty_table(), pa.array([], pa.int64()), has_own_ids=False)
@@ -141,7 +141,7 @@ def _with_named(schema: Schema, parsed: Parsed) -> Parsed:
 
 
 def checked_options(mode: str, on_error: str, quarantine: str | os.PathLike[str] | None) -> None:
-    """UsageError for what can't be meant, before anything is read."""
+    """UsageError for invalid options, before anything is read."""
     if mode not in MODES:
         raise UsageError(detail=f"the mode of a load is one of {', '.join(MODES)}, not {mode!r}.")
     if on_error not in ("fail", "quarantine"):
@@ -155,4 +155,4 @@ def _write_quarantine(path: str, lines: Lines, rejected: tuple[RejectedLine, ...
     for line in rejected:
         source, number = lines.place(line.line)
         rows.append({"source": source, **line.to_json(), "line": number})
-    write_aside(path, [pa.Table.from_pylist(rows, SHAPE)])
+    write_quarantine_file(path, [pa.Table.from_pylist(rows, SHAPE)])

@@ -1,8 +1,8 @@
 """Input files, on a local disk or on S3: found by name, folder or pattern; read by ranges.
 
-A folder or a pattern does not mean files of rejected rows (`*.rejected.jsonl`, `*.rejected.parquet`), unless the
-pattern itself ends so: a load that is run again does not read what it put aside. A folder means no file, at any depth,
-whose name or folder begins with `.` or `_`.
+A folder or a pattern leaves out quarantine files (`*.rejected.jsonl`, `*.rejected.parquet`), unless the pattern itself
+ends so: a load that is run again does not read its own rejects. A folder leaves out files, at any depth, whose name or
+folder begins with `.` or `_`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class InputFile:
 
     @property
     def text_bytes(self) -> int:
-        """About how much text there is to read."""
+        """The size of the text, estimated for packed files."""
         if self.unpacked_bytes is not None:
             return self.unpacked_bytes
         return self.size_bytes if self.compression is None else 4 * self.size_bytes
@@ -56,28 +56,28 @@ def is_remote(path: str) -> bool:
 
 
 def plain_path(path: str | os.PathLike[str]) -> str:
-    """A path as the disk takes it, or the URI of what is not local."""
+    """A local path without `file://`, or the URI of what is not local."""
     text = os.fspath(path)
     return unquote(urlsplit(text).path) if text.startswith("file://") else text
 
 
 def find_files(path: str | os.PathLike[str]) -> list[InputFile]:
-    """The files that a name, a folder or a pattern means, by name; FileUnreadable if there are none."""
+    """The files of a name, a folder or a pattern, sorted by name; FileUnreadable if there are none."""
     text = plain_path(path)
     if is_remote(text):
-        found = _remote_files(text)
+        files = _remote_files(text)
     elif "://" in text:
         raise UsageError(detail=f"input is read from local files and from s3://, not from {text}.")
     else:
-        found = [InputFile(os.path.abspath(p), _size(p), p) for p in _local_files(text)]
-    if not found:
+        files = [InputFile(os.path.abspath(p), _size(p), p) for p in _local_files(text)]
+    if not files:
         raise FileUnreadable(path=text, detail=_nothing(text))
-    return found
+    return files
 
 
-def would_find(path: str | os.PathLike[str], place: str) -> bool:
-    """Whether `find_files(path)` means the local file `place`, or would if that were there."""
-    text, real = plain_path(path), os.path.realpath(place)
+def would_find(path: str | os.PathLike[str], candidate: str) -> bool:
+    """Whether `find_files(path)` returns the local file `candidate`, or would if that existed."""
+    text, real = plain_path(path), os.path.realpath(candidate)
     if "://" in text:
         return False
     if not _MAGIC.search(text) or os.path.exists(text):
@@ -95,7 +95,7 @@ def would_find(path: str | os.PathLike[str], place: str) -> bool:
 
 
 def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether the pattern means the path, or a folder that it lies in."""
+    """Whether the pattern matches the path, or a folder that contains it."""
     if not pattern:
         return all(map(_is_data, names))
     if not names:
@@ -133,23 +133,23 @@ def _local_files(path: str) -> list[str]:
         return [path] if path.rstrip("/").endswith(".lance") else _below(path)
     if os.path.exists(path):
         return [path]
-    found: list[str] = []
-    for one in sorted(glob.glob(path, recursive=True)):
-        if os.path.isfile(one) or one.endswith(".lance"):
-            found += [one] if not _is_rejected(one) or _is_rejected(path) else []
-        elif os.path.isdir(one):
-            found += _below(one)
-    return found
+    files: list[str] = []
+    for match in sorted(glob.glob(path, recursive=True)):
+        if os.path.isfile(match) or match.endswith(".lance"):
+            files += [match] if not _is_rejected(match) or _is_rejected(path) else []
+        elif os.path.isdir(match):
+            files += _below(match)
+    return files
 
 
 def _below(folder: str) -> list[str]:
-    found: list[str] = []
+    files: list[str] = []
     for root, folders, names in os.walk(folder):
         tables = [n for n in folders if n.endswith(".lance") and _is_data(n)]
         folders[:] = sorted(n for n in folders if _is_data(n) and n not in tables)
-        found += [os.path.join(root, n) for n in tables]
-        found += [os.path.join(root, n) for n in sorted(names) if _is_data(n) and not _is_rejected(n)]
-    return sorted(found)
+        files += [os.path.join(root, n) for n in tables]
+        files += [os.path.join(root, n) for n in sorted(names) if _is_data(n) and not _is_rejected(n)]
+    return sorted(files)
 
 
 def _remote_files(uri: str) -> list[InputFile]:
@@ -169,14 +169,14 @@ def _remote_files(uri: str) -> list[InputFile]:
             entries = [e for e in [_head(store, key)] if e is not None]
     except (BaseError, OSError) as error:
         raise FileUnreadable(path=uri, detail=str(error)) from error
-    wanted = [
+    matching = [
         e
         for e in entries
         if all(map(_is_data, e["path"].removeprefix(prefix).strip("/").split("/")))
         and (fixed == key or fnmatch.fnmatchcase(e["path"], key))
         and (not _is_rejected(e["path"]) or _is_rejected(key))
     ]
-    uris = [(f"s3://{bucket}/{e['path']}", e["size"]) for e in sorted(wanted, key=lambda e: e["path"])]
+    uris = [(f"s3://{bucket}/{e['path']}", e["size"]) for e in sorted(matching, key=lambda e: e["path"])]
     return [InputFile(uri, size, uri) for uri, size in uris]
 
 
@@ -192,8 +192,8 @@ def _head(store: Any, key: str) -> Any:
 @lru_cache(maxsize=16)
 def _store(bucket: str) -> Any:
     # A location needs a prefix; the store is opened one level above it.
-    place: Location = locate(f"{bucket}/x")
-    return open_store(Location(bucket, False, place.options), "")
+    location: Location = locate(f"{bucket}/x")
+    return open_store(Location(bucket, False, location.options), "")
 
 
 def read_range(path: str, start: int, stop: int) -> bytes:
@@ -230,7 +230,7 @@ def open_input(path: str) -> Any:
 
 
 class _Remote(io.RawIOBase):
-    """An object of a store as a file that can be read anywhere."""
+    """An object of a store as a seekable file."""
 
     def __init__(self, path: str) -> None:
         import obstore
@@ -242,7 +242,7 @@ class _Remote(io.RawIOBase):
         except (BaseError, OSError) as error:
             raise FileUnreadable(path=path, detail=str(error)) from error
         self._path = path
-        self._at = 0
+        self._offset = 0
 
     def readable(self) -> bool:
         return True
@@ -251,19 +251,19 @@ class _Remote(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._offset
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size}[whence]
+        self._offset = max(0, base + offset)
+        return self._offset
 
     def readinto(self, buffer: Any) -> int:
-        stop = min(self._at + len(buffer), self._size)
-        found = read_range(self._path, self._at, stop)
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+        stop = min(self._offset + len(buffer), self._size)
+        chunk = read_range(self._path, self._offset, stop)
+        buffer[: len(chunk)] = chunk
+        self._offset += len(chunk)
+        return len(chunk)
 
 
 def read_beginning(path: str, size_bytes: int, compression: str | None) -> bytes:

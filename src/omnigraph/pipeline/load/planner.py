@@ -1,7 +1,7 @@
-"""Start a load: look at the inputs, choose the engine and the way, read.
+"""Start a load: find the inputs, choose the engine and the implementation, read.
 
-NDJSON that fits in memory is loaded in memory when this process does the work; everything else goes through `bulk`, on
-either engine. Both ways give the same graph, the same refusals and the same rejects.
+NDJSON that fits in memory is loaded in memory when the engine is this process; everything else is loaded by `bulk`, on
+either engine. Both give the same graph, the same errors and the same rejects.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from omnigraph.pipeline.bulk.unpack import unpacked
 from omnigraph.pipeline.load.chunks import checked_line_bytes
 from omnigraph.pipeline.load.in_memory import LocalLoad, checked_options, read_load
 from omnigraph.pipeline.load.input_files import InputFile, find_files, is_remote, plain_path, total_bytes
-from omnigraph.pipeline.load.quarantine_file import checked_place, quarantine_place
+from omnigraph.pipeline.load.quarantine_file import checked_path, quarantine_path
 from omnigraph.pipeline.load.table_sources import FORMATS, TableSource, with_format
 from omnigraph.storage.layout import Location
 from omnigraph.storage.ulids import Ulids
@@ -45,25 +45,25 @@ from omnigraph.tasks.staging import Staging, new_staging
 from omnigraph.write.violations import nearest
 
 IN_MEMORY_BYTES = 256 << 20
-"""More NDJSON than this is not held in memory at once."""
+"""The maximum size of NDJSON that is loaded in memory."""
 
 
 class Inputs:
-    """What a load was given, sorted: NDJSON files or streams, and tables per type."""
+    """The inputs of a load: NDJSON files or streams, and tables per type."""
 
     def __init__(
         self, source: Any, nodes: Mapping[str, Any] | None, edges: Mapping[str, Any] | None, schema: Schema
     ) -> None:
-        given = source if isinstance(source, list | tuple) else [] if source is None else [source]
-        self.records = list(given)
-        self.has_streams = any(not isinstance(one, str | os.PathLike) for one in given)
-        self.files = [] if self.has_streams else [f for one in given for f in find_files(one)]
-        self.tables = [(_type(schema.node, "node", name), given) for name, given in (nodes or {}).items()]
-        self.tables += [(_type(schema.edge, "edge", name), given) for name, given in (edges or {}).items()]
+        value = source if isinstance(source, list | tuple) else [] if source is None else [source]
+        self.records = list(value)
+        self.has_streams = any(not isinstance(item, str | os.PathLike) for item in value)
+        self.files = [] if self.has_streams else [f for item in value for f in find_files(item)]
+        self.tables = [(_type(schema.node, "node", name), value) for name, value in (nodes or {}).items()]
+        self.tables += [(_type(schema.edge, "edge", name), value) for name, value in (edges or {}).items()]
         if not self.records and not self.tables:
             raise UsageError(detail="there is nothing to load: name at least one file.")
-        self.sources = {i: _source(t, given) for i, (t, given) in enumerate(self.tables)}
-        self.found: dict[int, list[InputFile]] = {
+        self.sources = {i: _source(t, value) for i, (t, value) in enumerate(self.tables)}
+        self.table_files: dict[int, list[InputFile]] = {
             i: files_of(s)
             for i, s in self.sources.items()
             if isinstance(self.tables[i][1], str | os.PathLike | TableSource) and s.kind in FORMATS
@@ -72,61 +72,61 @@ class Inputs:
     @property
     def frame(self) -> Any:
         """A DataFrame among the inputs: its session is the one to use."""
-        return next((given for _, given in self.tables if is_frame(given)), None)
+        return next((table for _, table in self.tables if is_frame(table)), None)
 
     @property
     def needs_spark(self) -> bool:
         return self.frame is not None or any(
-            i not in self.found and isinstance(given, str | os.PathLike | TableSource)
-            for i, (_, given) in enumerate(self.tables)
+            i not in self.table_files and isinstance(table, str | os.PathLike | TableSource)
+            for i, (_, table) in enumerate(self.tables)
         )
 
     @property
     def size_bytes(self) -> int:
         total = total_bytes(self.files)
-        for i, (_, given) in enumerate(self.tables):
-            if i in self.found:
-                total += total_bytes(self.found[i])
-            elif not is_frame(given) and hasattr(given, "nbytes"):
-                total += given.nbytes
+        for i, (_, table) in enumerate(self.tables):
+            if i in self.table_files:
+                total += total_bytes(self.table_files[i])
+            elif not is_frame(table) and hasattr(table, "nbytes"):
+                total += table.nbytes
         return total
 
     @property
     def unpacked_bytes(self) -> int:
-        """About what the inputs take once they are read."""
-        packed = [(total_bytes(f), PACKED.get(self.sources[i].kind, 1)) for i, f in self.found.items()]
+        """An estimate of the size of the inputs in memory."""
+        packed = [(total_bytes(f), PACKED.get(self.sources[i].kind, 1)) for i, f in self.table_files.items()]
         return self.size_bytes + sum(size * (times - 1) for size, times in packed)
 
     @property
     def names(self) -> list[str]:
-        """Every input that has a name, as it was named; of a DataFrame the files that it reads."""
-        found = [plain_path(one) for one in self.records if isinstance(one, str | os.PathLike)]
-        for i, (_, given) in enumerate(self.tables):
-            if is_frame(given):
-                found += [plain_path(name) for name in given.inputFiles()]
-            elif isinstance(given, str | os.PathLike | TableSource):
-                found.append(self.sources[i].path)
-        return found
+        """Every input that has a name, as the user wrote it; for a DataFrame the files that it reads."""
+        names = [plain_path(record) for record in self.records if isinstance(record, str | os.PathLike)]
+        for i, (_, table) in enumerate(self.tables):
+            if is_frame(table):
+                names += [plain_path(name) for name in table.inputFiles()]
+            elif isinstance(table, str | os.PathLike | TableSource):
+                names.append(self.sources[i].path)
+        return names
 
     @property
     def all_files(self) -> list[InputFile]:
         """Records first, as they are read."""
-        return [*self.files, *(file for files in self.found.values() for file in files)]
+        return [*self.files, *(file for files in self.table_files.values() for file in files)]
 
 
-def _type(known: Mapping[str, EntityType], kind: str, name: str) -> EntityType:
-    if name not in known:
-        suggestion = nearest(name, known)
+def _type(types: Mapping[str, EntityType], kind: str, name: str) -> EntityType:
+    if name not in types:
+        suggestion = nearest(name, types)
         raise UnknownType(kind=kind, type_name=name, **({} if suggestion is None else {"suggestion": suggestion}))
-    return known[name]
+    return types[name]
 
 
-def _source(t: EntityType, given: Any) -> TableSource:
-    if isinstance(given, TableSource):
-        return with_format(given)
-    if isinstance(given, str | os.PathLike):
-        return with_format(TableSource(os.fspath(given)))
-    return TableSource(f"<{'DataFrame' if is_frame(given) else 'table'} {t.name}>", format="staged")
+def _source(t: EntityType, table: Any) -> TableSource:
+    if isinstance(table, TableSource):
+        return with_format(table)
+    if isinstance(table, str | os.PathLike):
+        return with_format(TableSource(os.fspath(table)))
+    return TableSource(f"<{'DataFrame' if is_frame(table) else 'table'} {t.name}>", format="staged")
 
 
 @contextmanager
@@ -144,19 +144,19 @@ def started_load(
     engine: str | None,
     max_line_bytes: int | None,
 ) -> Iterator[LocalLoad | BulkLoad]:
-    """The operation, its inputs read. What it staged is removed at the end, however that comes."""
+    """The operation, with its inputs read. Its staged files are removed at the end, also after an error."""
     checked_options(mode, on_error, quarantine)
     line_bytes = checked_line_bytes(max_line_bytes)
-    aside = None if quarantine is None else checked_place(quarantine)
+    rejects_path = None if quarantine is None else checked_path(quarantine)
     inputs = Inputs(source, nodes, edges, view.schema)
     if on_error == "quarantine":
-        aside = quarantine_place(aside, names=inputs.names, files=inputs.all_files)
+        rejects_path = quarantine_path(rejects_path, names=inputs.names, files=inputs.all_files)
     size = None if inputs.has_streams else inputs.size_bytes
     if inputs.frame is not None:
         engines = replace(engines, session=inputs.frame.sparkSession)
     name, reason = _chosen(inputs, engines, size, engine)
     _require_possible(inputs, name)
-    remote = any("://" in plain_path(one) for one in inputs.records if isinstance(one, str | os.PathLike))
+    remote = any("://" in plain_path(record) for record in inputs.records if isinstance(record, str | os.PathLike))
     if name == "local" and not inputs.tables and not remote and (size is None or size <= IN_MEMORY_BYTES):
         engines.watcher.engine(name, reason)
         if size is None or size >= SMALL_BYTES:
@@ -166,7 +166,7 @@ def started_load(
             view.schema,
             mode=mode,
             on_error=on_error,
-            quarantine=aside,
+            quarantine=rejects_path,
             max_line_bytes=line_bytes,
             # A stream can't be read again by tasks.
             max_bytes=None if inputs.has_streams else IN_MEMORY_BYTES,
@@ -179,13 +179,13 @@ def started_load(
     try:
         job = _job(runner, staging, view, inputs, mode=mode, engines=engines, max_line_bytes=line_bytes)
         job.read_inputs()
-        yield BulkLoad(job, view.schema, on_error, aside)
+        yield BulkLoad(job, view.schema, on_error, rejects_path)
     finally:
         staging.remove()
 
 
 def _chosen(inputs: Inputs, engines: Engines, size: int | None, engine: str | None) -> tuple[str, str]:
-    """The engine and why: as asked for, or the one that can read these inputs, or the one that fits their size."""
+    """The engine and the reason: as requested, or what can read these inputs, or what fits their size."""
     if (engine or engines.requested) in (None, "auto"):
         if inputs.needs_spark:
             return "spark", "a DataFrame, or a format that only Spark reads"
@@ -200,7 +200,7 @@ def _require_possible(inputs: Inputs, engine: str) -> None:
     if inputs.has_streams and inputs.tables:
         raise UsageError(detail="stdin and open files can't be combined with tables: give a file's name.")
     if inputs.has_streams and any(
-        is_remote(plain_path(one)) for one in inputs.records if isinstance(one, str | os.PathLike)
+        is_remote(plain_path(record)) for record in inputs.records if isinstance(record, str | os.PathLike)
     ):
         raise UsageError(detail="stdin and open files can't be combined with s3://: load them one after the other.")
     if inputs.has_streams and engine == "spark":
@@ -221,20 +221,20 @@ def _job(
     _unpack(runner, staging, inputs, size=size, max_line_bytes=max_line_bytes)
     size = piece_bytes(inputs.unpacked_bytes, runner.parallelism)
     pieces: list[Piece] = list(envelope_pieces(inputs.files, size=size, max_line_bytes=max_line_bytes))
-    of_csv = [i for i in inputs.found if inputs.sources[i].kind == "csv"]
-    tables = [(inputs.tables[i][0], inputs.sources[i], inputs.found[i]) for i in of_csv]
-    csv = dict(zip(of_csv, csv_inputs(runner, tables, size=size, max_line_bytes=max_line_bytes), strict=True))
-    for i, (t, given) in enumerate(inputs.tables):
-        about = inputs.sources[i]
-        if i in inputs.found:
-            files = inputs.found[i]
-            pieces += table_pieces(t, about, files, csv.get(i, ()), size=size, max_line_bytes=max_line_bytes)
-        elif is_frame(given) or isinstance(given, str | os.PathLike | TableSource):
-            frame = given if is_frame(given) else _read_by_spark(about, engines)
-            pieces += staged_pieces(t, about, stage_frame(staging, frame))
+    csv_tables = [i for i in inputs.table_files if inputs.sources[i].kind == "csv"]
+    tables = [(inputs.tables[i][0], inputs.sources[i], inputs.table_files[i]) for i in csv_tables]
+    csv = dict(zip(csv_tables, csv_inputs(runner, tables, size=size, max_line_bytes=max_line_bytes), strict=True))
+    for i, (t, table) in enumerate(inputs.tables):
+        source = inputs.sources[i]
+        if i in inputs.table_files:
+            files = inputs.table_files[i]
+            pieces += table_pieces(t, source, files, csv.get(i, ()), size=size, max_line_bytes=max_line_bytes)
+        elif is_frame(table) or isinstance(table, str | os.PathLike | TableSource):
+            frame = table if is_frame(table) else _read_by_spark(source, engines)
+            pieces += staged_pieces(t, source, stage_frame(staging, frame))
         else:
-            pieces += staged_pieces(t, about, staged_table(staging, _arrow(given, t), size=size))
-    held = sum(pin.rows or 0 for pin in view.pins.values())
+            pieces += staged_pieces(t, source, staged_table(staging, _arrow(table, t), size=size))
+    existing_rows = sum(pin.rows or 0 for pin in view.pins.values())
     return Job(
         runner,
         staging,
@@ -242,29 +242,29 @@ def _job(
         numbered(_with_ulids(pieces)),
         mode=mode,
         size_bytes=inputs.unpacked_bytes,
-        existing_rows=held,
+        existing_rows=existing_rows,
         named=[t.key for t, _ in inputs.tables],
     )
 
 
 def _unpack(runner: Runner, staging: Staging, inputs: Inputs, *, size: int, max_line_bytes: int) -> None:
     """Replace large packed files of text by plain ones."""
-    texts = [i for i in inputs.found if inputs.sources[i].kind in ("csv", "jsonl")]
-    groups = [("jsonl", inputs.files), *((inputs.sources[i].kind, inputs.found[i]) for i in texts)]
+    texts = [i for i in inputs.table_files if inputs.sources[i].kind in ("csv", "jsonl")]
+    groups = [("jsonl", inputs.files), *((inputs.sources[i].kind, inputs.table_files[i]) for i in texts)]
     records, *tables = unpacked(runner, staging, groups, size=size, max_line_bytes=max_line_bytes)
     inputs.files = records
-    inputs.found |= dict(zip(texts, tables, strict=True))
+    inputs.table_files |= dict(zip(texts, tables, strict=True))
 
 
-def _arrow(given: Any, t: EntityType) -> Any:
+def _arrow(table: Any, t: EntityType) -> Any:
     import pyarrow as pa
 
-    if isinstance(given, pa.RecordBatch):
-        return pa.table(given)
-    if isinstance(given, pa.Table):
-        return given
+    if isinstance(table, pa.RecordBatch):
+        return pa.table(table)
+    if isinstance(table, pa.Table):
+        return table
     raise UsageError(
-        detail=f"{t.name} is given as a {type(given).__name__}: give a path, an Arrow table or a DataFrame."
+        detail=f"{t.name} is given as a {type(table).__name__}: give a path, an Arrow table or a DataFrame."
     )
 
 
@@ -274,10 +274,10 @@ def _read_by_spark(source: TableSource, engines: Engines) -> Any:
 
 
 def _with_ulids(pieces: Sequence[Piece]) -> list[Piece]:
-    """New ids increase with the byte at which a line stands, where bytes can be counted."""
+    """Give segments the ULIDs of their new ids: ids increase with the byte offset of a line, where it is known."""
     ulids = Ulids.fresh()
     before = 0
-    found = []
+    numbered_pieces = []
     for piece in pieces:
         segments = []
         for segment in piece["segments"]:
@@ -285,5 +285,5 @@ def _with_ulids(pieces: Sequence[Piece]) -> list[Piece]:
                 segment = {**segment, "ulids": [ulids.time_ms, str(ulids.randomness + before)]}
                 before += segment["bytes"]
             segments.append(segment)
-        found.append({**piece, "segments": segments})
-    return found
+        numbered_pieces.append({**piece, "segments": segments})
+    return numbered_pieces

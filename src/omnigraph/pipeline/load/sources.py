@@ -1,8 +1,7 @@
-"""Inputs of a load: files, open files and iterables of bytes, read as one stream of lines that knows where each came
-from.
+"""Inputs of a load: files, open files and iterables of bytes, read as one stream of lines.
 
-Several files count their lines through: line 1 of the second file follows the last line of the first. `Lines.place`
-turns such a number back into a file and a line of it, which is what a user wants to read.
+Lines are numbered through all files: line 1 of the second file follows the last line of the first. `Lines.place` turns
+such a number back into a file and a line of it, for messages.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Source = str | os.PathLike[str] | IO[bytes] | Iterable[bytes]
 
 @dataclass(frozen=True)
 class Lines:
-    """A stream of bytes made of named parts. Reading it a second time works only where every part is a file."""
+    """A stream of bytes made of named parts. It can be read a second time only if every part is a file."""
 
     parts: tuple[tuple[str, Any], ...]
     max_line_bytes: int = LINE_BYTES_DEFAULT
@@ -58,27 +57,27 @@ class Lines:
         return self.parts[index][0], line - self.starts[index] + 1
 
     def text(self, line: int) -> str:
-        """The line as messages about another line of the input name it."""
+        """The line as messages about another line refer to it."""
         source, number = self.place(line)
         return f"line {number}" if len(self.parts) == 1 else f"line {number} of {source}"
 
 
 def lines_of(source: Source | Sequence[Source], *, max_line_bytes: int = LINE_BYTES_DEFAULT) -> Lines:
     """The parts of a source: a path, a pattern of paths, an open file, an iterable of bytes, or several of these."""
-    given = list(source) if isinstance(source, list | tuple) and not _is_bytes_sequence(source) else [source]
+    sources = list(source) if isinstance(source, list | tuple) and not _is_bytes_sequence(source) else [source]
     parts: list[tuple[str, Any]] = []
-    for one in given:
-        if isinstance(one, str | os.PathLike):
-            parts += [(file.name, file.path) for file in find_files(one)]
+    for item in sources:
+        if isinstance(item, str | os.PathLike):
+            parts += [(file.name, file.path) for file in find_files(item)]
         else:
-            parts.append((str(getattr(one, "name", "<input>")), one))
+            parts.append((str(getattr(item, "name", "<input>")), item))
     if not parts:
         raise UsageError(detail="there is nothing to load: name at least one file.")
     return Lines(tuple(parts), max_line_bytes)
 
 
 def _is_bytes_sequence(source: Any) -> bool:
-    return len(source) > 0 and all(isinstance(one, bytes) for one in source)
+    return len(source) > 0 and all(isinstance(item, bytes) for item in source)
 
 
 def _read(part: Any) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Tables as inputs of a load: which columns mean which properties, and how a file becomes Arrow.
+"""Tables as inputs of a load: their formats, and which columns belong to which properties.
 
 A table is CSV, Parquet, JSON lines, Arrow IPC, ORC or Lance, by the file's ending or `format`, a folder by the endings
 of its files. Columns are matched to properties by name, `id`, `from` and `to` included, or by `columns`; a column that
@@ -38,9 +38,9 @@ _ENDINGS = {
 
 @dataclass(frozen=True)
 class TableSource:
-    """One table, or several files of one shape, for one type.
+    """One table, or several files with the same columns, for one type.
 
-    `columns` maps a column to the property it means; `skip` names columns to leave out, `*` all that fit nothing.
+    `columns` maps a column to its property; `skip` names columns to leave out, `*` all that match no property.
     `options` are those of the format: of CSV those of `pipeline.csv.options`, of a format that only Spark reads what
     Spark takes.
     """
@@ -70,22 +70,22 @@ class TableSource:
         """The format: as given, or by the ending of the path."""
         if self.format is not None:
             return {"json": "jsonl", "ndjson": "jsonl", "ipc": "arrow", "tsv": "csv"}.get(self.format, self.format)
-        found = _kind_of(self.path)
-        if found is None:
+        kind = _kind_of(self.path)
+        if kind is None:
             raise _unclear(self.path, "its name")
-        return found
+        return kind
 
     def renamed(self) -> dict[str, str]:
         """Column to field, endpoints included."""
-        found = dict(self.columns)
+        names = dict(self.columns)
         for column, name in ((self.from_column, "from"), (self.to_column, "to")):
             if column is not None:
-                found[column] = name
-        return found
+                names[column] = name
+        return names
 
     @property
     def format_options(self) -> dict[str, str]:
-        """The options, with what the name of the format says besides."""
+        """The options, with those that the name of the format implies."""
         return {"delimiter": "\t", **self.options} if self.format == "tsv" else dict(self.options)
 
     def to_json(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class TableSource:
 
 
 def _kind_of(path: str) -> str | None:
-    """The format that the ending of a name says, packed or not."""
+    """The format of a name's ending, packed or not."""
     stem = path.rstrip("/")
     ending = os.path.splitext(stem)[1].lower()
     if ending in COMPRESSED:
@@ -107,12 +107,12 @@ def _kind_of(path: str) -> str | None:
 
 
 def _unclear(path: str, by: str) -> UsageError:
-    known = ", ".join(FORMATS)
-    return UsageError(detail=f"the format of {path} is not clear from {by}; say format= with one of: {known}.")
+    formats = ", ".join(FORMATS)
+    return UsageError(detail=f"the format of {path} is not clear from {by}; say format= with one of: {formats}.")
 
 
 def with_format(source: TableSource) -> TableSource:
-    """The same source, with the format that all its files have, where it says none and its name does not either."""
+    """The same source with the format of its files, if neither `format` nor the path's ending names one."""
     if source.format is not None or _kind_of(source.path) is not None:
         return source
     kinds = {_kind_of(file.path) for file in find_files(source.path)}
@@ -123,7 +123,7 @@ def with_format(source: TableSource) -> TableSource:
 
 
 def fields_of(t: EntityType, columns: Sequence[str], renamed: Mapping[str, str], skip: Sequence[str]) -> dict[str, str]:
-    """Which column gives which field of the type. UsageError or UnknownProperty where that is not clear."""
+    """Column to field of the type. UsageError or UnknownProperty if that is ambiguous or unknown."""
     missing = [column for column in renamed if column not in columns]
     if missing:
         have = ", ".join(columns) or "none"
@@ -131,7 +131,7 @@ def fields_of(t: EntityType, columns: Sequence[str], renamed: Mapping[str, str],
     if t.kind == "edge":
         _require_ends(t, columns, renamed)
     allowed = {"id", *t.by_name, *(("from", "to", "src", "dst") if t.kind == "edge" else ())}
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for column in columns:
         name = renamed.get(column, column)
         if column in skip and column not in renamed:
@@ -140,17 +140,17 @@ def fields_of(t: EntityType, columns: Sequence[str], renamed: Mapping[str, str],
             if "*" in skip and column not in renamed:
                 continue
             raise unknown_property(t, name)
-        if name in found.values():
-            other = next(c for c, n in found.items() if n == name)
+        if name in fields.values():
+            other = next(c for c, n in fields.items() if n == name)
             raise UsageError(
                 detail=f"the columns {other!r} and {column!r} of the input for {t.key} both mean {name!r}."
             )
-        found[column] = name
-    return found
+        fields[column] = name
+    return fields
 
 
 def _require_ends(t: EntityType, columns: Sequence[str], renamed: Mapping[str, str]) -> None:
-    """UsageError if no column can name the node at an end: no row could be taken."""
+    """UsageError if no column names the node at an end: no row could be loaded."""
     fields = {renamed.get(column, column) for column in columns}
     missing = [end for end, other in (("from", "src"), ("to", "dst")) if not fields & {end, other}]
     if missing:
@@ -171,7 +171,7 @@ def parse_option(text: str, *, edges: bool) -> tuple[str, TableSource]:
     columns: dict[str, str] = {}
     options: dict[str, str] = {}
     skip: list[str] = []
-    given: dict[str, str] = {}
+    named: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
@@ -184,18 +184,18 @@ def parse_option(text: str, *, edges: bool) -> tuple[str, TableSource]:
         elif key == "skip":
             skip.append(value)
         elif key in ("format", "from", "to"):
-            given[key] = value
+            named[key] = value
         else:
             options[key] = value
-    if not edges and (given.keys() & {"from", "to"}):
+    if not edges and (named.keys() & {"from", "to"}):
         raise UsageError(detail=f"--nodes {name}: only edges have from= and to=.")
     source = TableSource(
         path=path,
-        format=given.get("format"),
+        format=named.get("format"),
         options=options,
         columns=columns,
-        from_column=given.get("from"),
-        to_column=given.get("to"),
+        from_column=named.get("from"),
+        to_column=named.get("to"),
         skip=tuple(skip),
     )
     return name.strip(), source
