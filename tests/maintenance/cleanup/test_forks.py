@@ -125,7 +125,7 @@ def test_an_unpublished_fork_that_nobody_has_touched_for_long_is_reclaimed(histo
 def test_a_fork_whose_fresh_check_is_not_possible_is_skipped_and_a_later_run_reclaims_it(
     history: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.maintenance import cleanup as module
+    from omnigraph.maintenance.cleanup import run as module
 
     fork = stray_fork(history, "0123456789ab-3-deadbeef")
     looks = iter(range(100))
