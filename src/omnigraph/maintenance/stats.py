@@ -28,7 +28,7 @@ from omnigraph.maintenance.recover import pending
 from omnigraph.storage.files.blob_files import in_listing
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.lance.edits import ROWS_PER_FRAGMENT
-from omnigraph.storage.lance.fragment_stats import Fragment, fragments_of
+from omnigraph.storage.lance.fragment_stats import DELETED_SHARE, Fragment, fragments_of
 from omnigraph.storage.lance.indices import BuiltIndex, built_indices
 from omnigraph.storage.layout import MANIFEST, STAGING
 from omnigraph.storage.manifest.records import Record
@@ -44,7 +44,6 @@ LOOK_BACK_EPOCHS = 512
 """How far back the last optimize is looked for: the cost must not grow with the history."""
 SMALL_MAX = 8
 """More small fragments than this in a table are worth a line of advice."""
-DELETED_SHARE = 0.1
 DISK_SHARE = 4
 """A folder this many times as large as what is live in it is worth one as well."""
 _VERSION = re.compile(r"(^|/)_versions/\d+\.manifest$")

@@ -45,6 +45,7 @@ from omnigraph.maintenance.cleanup.retained_versions import Floors, table_folder
 from omnigraph.maintenance.concurrency import map_threads
 from omnigraph.storage.files.references import version_number
 from omnigraph.storage.layout import MANIFEST, Location
+from omnigraph.storage.manifest.config import SUSPICIOUS_S
 from omnigraph.storage.manifest.records import Head
 from omnigraph.storage.manifest.table import REFS, Manifest, SwapLost
 from omnigraph.storage.objects import leases
@@ -55,8 +56,6 @@ from omnigraph.tasks.progress import Watcher
 EXCLUDE_MOST_S = 60.0
 REMOVING_MAX_S = sightings.ANNOUNCED_MAX_S / 2
 """For how long a cleanup removes things on the strength of its announcement."""
-SUSPICIOUS_S = 60.0
-"""A swap that took longer may have been stopped for days: then everything is looked at again."""
 
 
 def announce(location: Location, plan: CleanupPlan) -> str:

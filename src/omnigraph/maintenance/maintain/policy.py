@@ -25,12 +25,12 @@ Strict: what is not known is refused with its place, before anything is done.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from omnigraph.config.durations import DURATION_FORM, duration_text, parse_duration
+from omnigraph.config.sizes import SIZE_FORM, parse_size
 from omnigraph.config.yaml import Entry, Text, Value, parse_yaml
 from omnigraph.errors import FileUnreadable, PolicyFileError, UsageError
 from omnigraph.language.schema.source import Place
@@ -46,8 +46,6 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "budget": ("max_time", "max_bytes", "max_rows"),
     "cleanup": (),  # cleanup's own reader knows them
 }
-SIZE_FORM = "a size like 500MiB or 20GiB"
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -189,12 +187,6 @@ def policy_of(body: Mapping[str, Any]) -> MaintainPolicy:
         raise UsageError(detail=f"policy holds something that is no JSON: {error}.") from error
     found = parse_maintain_policy(text) if rest else MaintainPolicy()
     return found if retention is None else replace(found, retention=make_policy(policy=policy_from_json(retention)))
-
-
-def parse_size(text: str) -> int | None:
-    """Bytes, units being powers of 1024; None if it is no size."""
-    found = _SIZE.fullmatch(text.strip())
-    return None if found is None else int(float(found[1]) * 1024 ** "bkmgt".index((found[2] or "b")[0].lower()))
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.config.sizes import short_size_text
+
 if TYPE_CHECKING:
     from omnigraph.maintenance.maintain.run import Figures, MaintainResult, Step
     from omnigraph.maintenance.stats import GraphStats, TableStats
@@ -29,16 +31,6 @@ class Bar:
     label: str
     before: float | None
     after: float | None
-
-
-def size_text(number: float) -> str:
-    """Bytes in the unit that suits them."""
-    value = float(number)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
 
 
 def count_text(number: float) -> str:
@@ -133,7 +125,7 @@ def _branch(one: Figures) -> Iterator[str]:
     own = _manifest_bar(one, lambda g: g.manifest_fragments)
     yield bars("fragments", [*_bars(one, lambda t: t.fragments), own], count_text)
     own = _manifest_bar(one, lambda g: g.manifest_bytes)
-    yield bars("bytes on disk", [*_bars(one, lambda t: t.bytes_on_disk), own], size_text)
+    yield bars("bytes on disk", [*_bars(one, lambda t: t.bytes_on_disk), own], short_size_text)
     own = _manifest_bar(one, lambda g: g.manifest_versions)
     yield bars("versions", [*_bars(one, lambda t: t.versions), own], count_text)
     yield bars("index coverage", list(_bars(one, lambda t: t.coverage)), share_text, most=1.0)
@@ -172,8 +164,8 @@ _COLUMNS: tuple[tuple[str, Callable[[Any], float], Callable[[float], str]], ...]
     ("deleted rows", lambda t: t.deleted_rows, count_text),
     ("fragments", lambda t: t.fragments, count_text),
     ("small", lambda t: t.small_fragments, count_text),
-    ("live", lambda t: t.bytes_live, size_text),
-    ("on disk", lambda t: t.bytes_on_disk, size_text),
+    ("live", lambda t: t.bytes_live, short_size_text),
+    ("on disk", lambda t: t.bytes_on_disk, short_size_text),
     ("versions", lambda t: t.versions, count_text),
     ("coverage", lambda t: t.coverage, share_text),
 )

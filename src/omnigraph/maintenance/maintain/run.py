@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from omnigraph.commit.backoff import write_timeout_s
 from omnigraph.commit.committer import Committer
-from omnigraph.errors import BranchNotFound, OmnigraphError, UsageError
+from omnigraph.errors import BranchNotFound, OmnigraphError, UnknownType, UsageError
 from omnigraph.maintenance.cleanup import CleanupResult, cleanup
 from omnigraph.maintenance.cleanup.policy import Policy, Rule
 from omnigraph.maintenance.maintain.policy import MaintainPolicy
@@ -43,6 +43,7 @@ from omnigraph.maintenance.maintain.text import (
     verify_text,
 )
 from omnigraph.maintenance.optimize import Optimize
+from omnigraph.maintenance.optimize.budget import remaining
 from omnigraph.maintenance.optimize.model import options_of
 from omnigraph.maintenance.recover import recover
 from omnigraph.maintenance.stats import GraphStats, stats
@@ -68,7 +69,7 @@ NOT_LOST = frozenset(
 drift, for which cleanup has a rule of its own. After any other error nothing is removed, `index_unreadable` included:
 where an index can't be asked it may be the rows that can't be read.
 """
-WRONG_POLICY = (BranchNotFound.condition, UsageError.condition)
+WRONG_POLICY = (BranchNotFound.condition, UnknownType.condition, UsageError.condition)
 """Why optimize fails where the policy names what is not there; that says nothing about the data."""
 UNKNOWN = "so nobody knows whether older versions are all that is left of something"
 OR_YOURSELF = "or run omnigraph cleanup yourself"
@@ -269,8 +270,8 @@ class _Run:
         run = Optimize(self._committer, self._engines, branch=branch, engine=self._engine)
         if self._bytes_left is not None or self._rows_left is not None:
             work = [t for t in run.plan(options).tables if t.has_work]
-            self._bytes_left = _less(self._bytes_left, sum(t.read_bytes for t in work))
-            self._rows_left = _less(self._rows_left, sum(t.read_rows for t in work))
+            self._bytes_left = remaining(self._bytes_left, sum(t.read_bytes for t in work))
+            self._rows_left = remaining(self._rows_left, sum(t.read_rows for t in work))
         result = run.run(options)
         failed = any(t.error for t in result.tables)
         changed = result.commit is not None or any(t.committed for t in result.tables)
@@ -362,7 +363,3 @@ def _figures(branch: str, before: GraphStats | str, after: GraphStats | str) -> 
         None if isinstance(after, str) else after,
         problem,
     )
-
-
-def _less(limit: int | None, used: int) -> int | None:
-    return None if limit is None else limit - used

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from omnigraph.config.sizes import short_size_text
 from omnigraph.maintenance.cleanup import CleanupResult
-from omnigraph.maintenance.maintain.report import size_text
 from omnigraph.maintenance.optimize import OptimizeResult
 from omnigraph.maintenance.recover import RecoverResult
 from omnigraph.maintenance.verify import VerifyResult
@@ -69,7 +69,7 @@ def optimize_notes(result: OptimizeResult) -> Iterator[str]:
 
 
 def cleanup_text(result: CleanupResult) -> str:
-    said = f"{_many(result.old_versions_removed, 'old version')} and {size_text(result.bytes_removed)}"
+    said = f"{_many(result.old_versions_removed, 'old version')} and {short_size_text(result.bytes_removed)}"
     if not result.old_versions_removed and not result.bytes_removed:
         return "there is nothing to remove"
     return f"{said} removed" if result.confirmed else f"{said} could be removed"

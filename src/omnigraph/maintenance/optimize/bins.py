@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from omnigraph.maintenance.optimize.model import Bin
-from omnigraph.storage.lance.fragment_stats import Fragment
+from omnigraph.storage.lance.fragment_stats import DELETED_SHARE, Fragment
 
 FULL_BYTES = 256 << 20
 """A fragment of so many bytes is not merged with others, however few rows it has."""
-DELETED_SHARE = 0.1
 
 
 def plan_bins(

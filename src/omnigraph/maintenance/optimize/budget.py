@@ -53,6 +53,11 @@ class Draft:
     indexes: int = 0
 
 
+def remaining(limit: int | None, used: int, *, minimum: int = 0) -> int | None:
+    """What is left of a limit, at least `minimum`; None is no limit. Nothing is begun with a limit of 1."""
+    return None if limit is None else max(minimum, limit - used)
+
+
 Finish = Callable[[Draft, Sequence[Bin]], TablePlan]
 
 

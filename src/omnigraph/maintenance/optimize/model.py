@@ -13,6 +13,7 @@ from omnigraph.errors import PlanUnusable, UsageError
 from omnigraph.index.segments import IndexPlan
 from omnigraph.language import identifiers as form
 from omnigraph.maintenance.concurrency import default_concurrency
+from omnigraph.maintenance.selection import table_names
 from omnigraph.storage.lance.edits import ROWS_PER_FRAGMENT
 from omnigraph.storage.manifest.records import Pin
 
@@ -83,9 +84,7 @@ class OptimizeOptions:
 def options_of(*, tables: Sequence[str] | None, **given: Any) -> OptimizeOptions:
     """Options where None means the default."""
     rest = {name: value for name, value in given.items() if value is not None}
-    if tables is not None and not tables:
-        raise UsageError(detail="the list of tables is empty: name one, or leave the option out for all of them.")
-    return OptimizeOptions(tables=None if tables is None else tuple(tables), **rest)
+    return OptimizeOptions(tables=table_names(tables), **rest)
 
 
 @dataclass(frozen=True)
@@ -348,17 +347,3 @@ class OptimizeResult:
             "seconds": self.seconds,
             "rounds": self.rounds,
         }
-
-
-def chosen(keys: Mapping[str, str], tables: Sequence[str] | None) -> set[str]:
-    """Type ids of the tables that were asked for, by table key or type name; all of them by default."""
-    if tables is None:
-        return set(keys)
-    wanted: set[str] = set()
-    for name in tables:
-        found = {t for t, key in keys.items() if name in (key, key.partition(":")[2])}
-        if not found:
-            known = ", ".join(sorted(keys.values()))
-            raise UsageError(detail=f"there is no table {name}; there are {known}.")
-        wanted |= found
-    return wanted

@@ -35,8 +35,8 @@ from omnigraph.maintenance.optimize.model import (
     OptimizePlan,
     PendingIndex,
     TablePlan,
-    chosen,
 )
+from omnigraph.maintenance.selection import choose_tables
 from omnigraph.storage.files.blob_files import blob_bytes
 from omnigraph.storage.lance import fragment_stats, lance_api
 from omnigraph.storage.lance.fragment_stats import Fragment
@@ -52,8 +52,8 @@ def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
     if options.defer_index_remap and view.manifest.stable_row_ids():
         detail = "defer_index_remap is for graphs that were made with row ids by address (--row-ids address)."
         raise UsageError(detail=detail)
-    wanted = chosen(view.table_keys, options.tables)
-    types = sorted((view.schema.by_id[t] for t in wanted), key=lambda t: (t.kind != "node", t.name))
+    type_ids = choose_tables(view.table_keys, options.tables)
+    types = sorted((view.schema.by_id[t] for t in type_ids), key=lambda t: (t.kind != "node", t.name))
     each = partial(map_threads, view.tables.location, at_once=options.concurrency)
     drafts = list(each(lambda t: _draft(view, t, options), types))
     if options.max_bytes is None and options.max_rows is None:

@@ -29,6 +29,7 @@ from omnigraph.commit.request import Outcome, Request
 from omnigraph.errors import VersionReclaimed
 from omnigraph.graph.results import CommitInfo
 from omnigraph.legacy.migrate import require_current
+from omnigraph.maintenance.optimize.budget import remaining
 from omnigraph.maintenance.optimize.indices import coverage_of
 from omnigraph.maintenance.optimize.model import (
     CHANGED_MEANWHILE,
@@ -113,8 +114,8 @@ class Optimize:
         left = replace(
             options,
             tables=keys,
-            max_bytes=_less(options.max_bytes, self._read_bytes),
-            max_rows=_less(options.max_rows, self._read_rows),
+            max_bytes=remaining(options.max_bytes, self._read_bytes, minimum=1),
+            max_rows=remaining(options.max_rows, self._read_rows, minimum=1),
         )
         return view, plan(view, left)
 
@@ -231,11 +232,6 @@ class Optimize:
             bytes_after=sum(f.size_bytes for f in fragment_stats.fragments_of(after)),
             seconds=time.monotonic() - began,
         )
-
-
-def _less(limit: int | None, spent: int) -> int | None:
-    """What is left of a budget; 1, with which nothing is begun, if it is spent."""
-    return None if limit is None else max(1, limit - spent)
 
 
 def _untouched(t: TablePlan) -> TableResult:

@@ -25,11 +25,12 @@ from typing import Any, Literal
 from omnigraph.commit.committer import Committer
 from omnigraph.commit.operation import Prepared, TableWork, View
 from omnigraph.commit.request import Outcome, Request
-from omnigraph.errors import OmnigraphError, UnknownType, UsageError
+from omnigraph.errors import OmnigraphError, UsageError
 from omnigraph.graph.results import CommitInfo
 from omnigraph.maintenance.recover import recover, require_settled
 from omnigraph.maintenance.repair.changes import RowChanges, row_changes
 from omnigraph.maintenance.repair.classify import Judged, examined, judge, judge_anyway
+from omnigraph.maintenance.selection import choose_tables, table_names
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.lance.foreign_version import secure_version
 from omnigraph.storage.manifest.records import Pin
@@ -102,9 +103,7 @@ def repair(
     """See the drift of a branch's tables, all or those named; with `confirm`, publish or discard it."""
     if force and discard:
         raise UsageError(detail="force publishes drift and discard takes it away: choose one of them.")
-    if tables is not None and not tables:
-        raise UsageError(detail="no table is named: name at least one, or none at all for every table.")
-    way = _Way(force=force, discard=discard, names=None if tables is None else tuple(tables))
+    way = _Way(force=force, discard=discard, names=table_names(tables))
     with committer.mutex:
         if not confirm:
             require_settled(committer, branch, verb="repair", wait_s=PATIENCE_S)
@@ -131,14 +130,7 @@ class _Way:
     def chosen(self, view: View) -> list[str]:
         """Type ids in the order of their table keys. UnknownType for a name that the branch has not."""
         keys = {type_id: view.table_keys[type_id] for type_id in view.pins}
-        wanted = set(keys)
-        if self.names is not None:
-            by_name = {name: t for t, key in keys.items() for name in (key, key.partition(":")[2])}
-            for name in self.names:
-                if name not in by_name:
-                    raise UnknownType(kind="node or edge", type_name=name)
-            wanted = {by_name[name] for name in self.names}
-        return sorted(wanted, key=lambda t: keys[t])
+        return choose_tables(keys, self.names)
 
     def may(self, judged: Judged) -> bool:
         """Whether this table's drift may be published, or discarded, as told."""
