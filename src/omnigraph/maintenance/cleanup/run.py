@@ -19,13 +19,13 @@ from omnigraph.maintenance.cleanup.orphans import staged, table_folders, table_o
 from omnigraph.maintenance.cleanup.plan import CleanupPlan, Facts, TablePlan, plan_folder
 from omnigraph.maintenance.cleanup.policy import Policy
 from omnigraph.maintenance.cleanup.retained_versions import (
-    Floors,
-    FreshFloors,
-    Place,
-    read_floors,
+    FreshRetainedVersions,
+    LineVersion,
+    RetainedVersions,
+    read_retained_versions,
     require_no_drift,
     require_pins,
-    require_settled,
+    require_recovered,
     table_keys,
 )
 from omnigraph.maintenance.cleanup.space import with_space, without_largest
@@ -42,7 +42,7 @@ from omnigraph.tasks.progress import Silent, Watcher
 READINGS_MAX = 5
 """How often something is read that others change or remove while it is read."""
 CLOCKS_APART_S = 3600.0
-"""Clocks that differ by more than this are told of."""
+"""A larger difference between the clocks is a warning."""
 
 
 def cleanup(
@@ -54,7 +54,7 @@ def cleanup(
     apply_name: str = "the plan",
     watcher: Watcher | None = None,
 ) -> CleanupResult:
-    """Remove what the policy lets go, or what a saved plan names and may still go. A preview without `confirm`."""
+    """Remove what the policy releases, or what of a saved plan may still be removed. A preview without `confirm`."""
     run = partial(_Run(committer, watcher or Silent()).run, policy, apply=apply, apply_name=apply_name)
     if not confirm:
         return run(confirm=False)
@@ -86,35 +86,35 @@ class _Run:
         if confirm:
             require_current(self.committer.manifest, observe=self.committer.observe)
         saved = None if apply is None else plan_from_json(apply, graph=location.uri, path=apply_name)
-        wanted = saved.policy if saved is not None else policy
-        assert wanted is not None, "a policy, or a plan that holds one"
+        effective_policy = saved.policy if saved is not None else policy
+        assert effective_policy is not None, "a policy, or a plan that holds one"
         now_s, warnings = self._now(confirm=confirm)
-        facts = self._facts(wanted, now_s)
+        facts = self._facts(effective_policy, now_s)
         plan = self._plan(facts, only=None if saved is None else {t.path for t in saved.tables})
         refused: list[Refused] = []
         if saved is not None:
-            plan, refused = self._applied(saved, plan, facts.floors)
+            plan, refused = self._applied(saved, plan, facts.retained)
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
         if not confirm:
             return preview_of(plan, seconds=time.monotonic() - started, refused=refused)
         plan, announcement, look = self._announced(plan, facts, in_parts=in_parts)
-        revised, late = self._revised(plan, replace(facts, floors=look.floors, in_flight=look.in_flight), look)
-        remover = execute.Remover(self.committer, self.watcher, FreshFloors(self.committer, self._read))
+        revised, late = self._revised(plan, replace(facts, retained=look.retained, in_flight=look.in_flight), look)
+        remover = execute.Remover(self.committer, self.watcher, FreshRetainedVersions(self.committer, self._read))
         result = remover.run(revised, refused=[*refused, *(late if saved is not None else ())], started_s=started)
-        execute.tidy(location, look.floors, announcement, now_s=now_s)
+        execute.tidy(location, look.retained, announcement, now_s=now_s)
         return result
 
     def _announced(
         self, plan: CleanupPlan, facts: Facts, *, in_parts: bool
     ) -> tuple[CleanupPlan, str, execute.SecondLook]:
-        """Announce and exclude: what is left of the plan, the announcement, and what was seen after both."""
+        """Announce and exclude. Returns the remaining plan, the announcement, and what was read after both."""
         while True:
             announcements: list[str] = []
             try:
                 announcements.append(execute.announce(self.committer.manifest.location, plan))
-                floors = self._look_again(execute.exclude(self.committer.manifest))
-                in_flight = read_in_flight(self.committer, floors)
-                return plan, announcements[0], execute.second_look(self.committer, facts.floors, floors, in_flight)
+                retained = self._look_again(execute.exclude(self.committer.manifest))
+                in_flight = read_in_flight(self.committer, retained)
+                return plan, announcements[0], execute.second_look(self.committer, facts.retained, retained, in_flight)
             except BaseException as error:
                 leases.withdraw(self.committer.manifest.location, announcements)
                 smaller = without_largest(plan) if in_parts and is_full(error) else None
@@ -123,7 +123,7 @@ class _Run:
                 plan = smaller
 
     def _now(self, *, confirm: bool) -> tuple[float, list[str]]:
-        """The earlier of the store's time and this machine's. Who may only read gets a preview all the same."""
+        """The earlier of the store's time and this machine's. A preview works with read access only."""
         try:
             store_s, here_s = store_time_s(self.committer.manifest.location), time.time()
         except StorageError:
@@ -131,42 +131,42 @@ class _Run:
                 raise
             return time.time(), ["the store's clock could not be asked; ages are by the clock of this machine"]
         apart = f"the clocks of the store and of this machine are {abs(store_s - here_s):,.0f} s apart"
-        told = [f"{apart}; ages are by the earlier one"] if abs(store_s - here_s) > CLOCKS_APART_S else []
-        return min(store_s, here_s), told
+        warnings = [f"{apart}; ages are by the earlier one"] if abs(store_s - here_s) > CLOCKS_APART_S else []
+        return min(store_s, here_s), warnings
 
-    def _read(self) -> Floors:
-        return read_floors(self.committer, now_s=self._now(confirm=True)[0])
+    def _read(self) -> RetainedVersions:
+        return read_retained_versions(self.committer, now_s=self._now(confirm=True)[0])
 
-    def _look_again(self, heads: Mapping[str, Head]) -> Floors:
-        floors = read_floors(self.committer, now_s=self._now(confirm=True)[0], heads=heads)
-        require_settled(self.committer)
-        require_no_drift(self.committer, floors)
-        return floors
+    def _look_again(self, heads: Mapping[str, Head]) -> RetainedVersions:
+        retained = read_retained_versions(self.committer, now_s=self._now(confirm=True)[0], heads=heads)
+        require_recovered(self.committer)
+        require_no_drift(self.committer, retained)
+        return retained
 
     def _facts(self, policy: Policy, now_s: float) -> Facts:
-        floors, handles = self._floors(now_s)
-        require_no_drift(self.committer, floors)
-        left: dict[str, set[str]] = {}
+        retained, handles = self._retained(now_s)
+        require_no_drift(self.committer, retained)
+        announced_files: dict[str, set[str]] = {}
         for announcement in leases.announcements(self.committer.manifest.location):
             for folder, paths in announcement.files.items():
-                left.setdefault(folder, set()).update(paths)
-        keys, in_flight = table_keys(self.committer, floors), read_in_flight(self.committer, floors)
-        return Facts(self.committer, floors, policy, now_s, keys, handles, left, in_flight)
+                announced_files.setdefault(folder, set()).update(paths)
+        keys, in_flight = table_keys(self.committer, retained), read_in_flight(self.committer, retained)
+        return Facts(self.committer, retained, policy, now_s, keys, handles, announced_files, in_flight)
 
-    def _floors(self, now_s: float) -> tuple[Floors, Mapping[Place, Any]]:
-        """The floors, and a handle of every version that a live branch stands on.
+    def _retained(self, now_s: float) -> tuple[RetainedVersions, Mapping[LineVersion, Any]]:
+        """The retained versions, and a handle of every version that a live branch pins.
 
-        A branch may move on between the two, and another cleanup remove its old version: then both are read again.
+        A branch may move between the two reads, and another cleanup remove its old version: then both are read again.
         """
         for reading in range(1, READINGS_MAX + 1):
-            floors = read_floors(self.committer, now_s=now_s)
-            require_settled(self.committer)
+            retained = read_retained_versions(self.committer, now_s=now_s)
+            require_recovered(self.committer)
             try:
-                return floors, require_pins(self.committer, floors)
+                return retained, require_pins(self.committer, retained)
             except BranchPinUnreadable as error:
                 branch = error.fields["branch"]
                 moved = self.committer.manifest.find(branch)
-                is_same = moved is not None and moved.commit == floors.heads[branch].commit
+                is_same = moved is not None and moved.commit == retained.heads[branch].commit
                 if is_same or reading == READINGS_MAX:
                     raise
         raise AssertionError("unreachable")
@@ -176,42 +176,44 @@ class _Run:
         paths = [*table_folders(location), MANIFEST]
         self.watcher.stage("planning", tasks=len(paths))
         tables: list[TablePlan] = []
-        for one in map_threads(location, lambda path: _planned(facts, path), paths):
-            tables.append(one)
+        for table in map_threads(location, lambda path: _planned(facts, path), paths):
+            tables.append(table)
             self.watcher.advance(tasks=len(tables), rows=0, size_bytes=sum(t.size for t in tables))
         tables.sort(key=lambda t: (t.table_key == MANIFEST, not t.table_key.startswith("node:"), t.table_key))
-        wanted = tuple(t for t in tables if only is None or t.path in only)
+        chosen = tuple(t for t in tables if only is None or t.path in only)
         links: list[str] = []
         at_work = facts.in_flight.is_any
         staging = staged(location, facts.policy, now_s=facts.now_s, links=links, is_any_at_work=at_work)
-        caches = cached(location, wanted, facts.policy, now_s=facts.now_s, links=links)
+        caches = cached(location, chosen, facts.policy, now_s=facts.now_s, links=links)
         left_alone = (f"{location.join(link)} is a symbolic link and was left alone" for link in sorted(links))
         return CleanupPlan(
             graph=location.uri,
             policy=facts.policy,
             made_at_s=facts.now_s,
-            tables=wanted,
+            tables=chosen,
             staging=tuple(staging),
             caches=tuple(caches),
             warnings=(*facts.policy.warnings, *left_alone),
-            leases=tuple(lease.id for lease in facts.floors.leases),
+            leases=tuple(lease.id for lease in facts.retained.leases),
         )
 
-    def _applied(self, saved: CleanupPlan, now: CleanupPlan, floors: Floors) -> tuple[CleanupPlan, list[Refused]]:
-        """What the saved plan names and may still go; what it names, is there, and may not."""
+    def _applied(
+        self, saved: CleanupPlan, now: CleanupPlan, retained: RetainedVersions
+    ) -> tuple[CleanupPlan, list[Refused]]:
+        """What the saved plan names and may still be removed; what it names, exists, and must stay."""
         allowed = {t.path: t for t in now.tables}
         tables: list[TablePlan] = []
         refused: list[Refused] = []
         for table in saved.tables:
             present = allowed.get(table.path) or TablePlan(table.table_key, table.path)
             tables.append(execute.both(table, present))
-            refused += execute.refusals(table, present, floors, self._exists)
-        staging = tuple(one for one in now.staging if one.path in {s.path for s in saved.staging})
-        caches = tuple(one for one in now.caches if one.path in {s.path for s in saved.caches})
-        goes = {one.path for one in (*staging, *caches)}
-        for one in (*saved.staging, *saved.caches):
-            if one.path not in goes and any(self._exists(f"{one.path}/{f.path}") for f in one.files):
-                refused.append(Refused("", one.path, "in_use"))
+            refused += execute.refusals(table, present, retained, self._exists)
+        staging = tuple(folder for folder in now.staging if folder.path in {s.path for s in saved.staging})
+        caches = tuple(folder for folder in now.caches if folder.path in {s.path for s in saved.caches})
+        removable = {folder.path for folder in (*staging, *caches)}
+        for folder in (*saved.staging, *saved.caches):
+            if folder.path not in removable and any(self._exists(f"{folder.path}/{f.path}") for f in folder.files):
+                refused.append(Refused("", folder.path, "in_use"))
         return replace(now, tables=tuple(tables), staging=staging, caches=caches, warnings=saved.warnings), refused
 
     def _revised(self, plan: CleanupPlan, facts: Facts, look: execute.SecondLook) -> tuple[CleanupPlan, list[Refused]]:
@@ -220,7 +222,7 @@ class _Run:
         for table in plan.tables:
             if look.doubts(table):
                 again = _planned(facts, table.path)
-                refused += execute.refusals(table, again, facts.floors, self._exists)
+                refused += execute.refusals(table, again, facts.retained, self._exists)
                 tables.append(execute.both(table, again))
             else:
                 tables.append(table)
@@ -232,8 +234,8 @@ class _Run:
 
 
 def _planned(facts: Facts, path: str) -> TablePlan:
-    """A table that can't be planned keeps everything, and says why. One of which another cleanup removes a fork
-    meanwhile is planned again, from a new listing.
+    """A table that can't be planned keeps everything and has an error. If another cleanup removes one of its forks
+    meanwhile, it is planned again from a new listing.
     """
     key = facts.keys.get(table_of(path), path)
     for _ in range(READINGS_MAX):
