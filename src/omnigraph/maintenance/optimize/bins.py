@@ -1,7 +1,6 @@
-"""Which fragments become one: runs of neighbouring small fragments, and single ones of which too much is deleted.
+"""Which fragments are compacted: runs of neighbouring small fragments, and single ones with too many deleted rows.
 
-A merged fragment is never small again and a small one that is left has no small neighbour, so a second run finds
-nothing.
+A merged fragment is never small again, and a remaining small one has no small neighbour, so a second run finds nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ def plan_bins(
     common: Callable[[int], tuple[str | None, ...]] = lambda _: (),
 ) -> tuple[Bin, ...]:
     """Which fragments become one, in the table's order. Neighbours are merged if they have `common` in common."""
-    found: list[Bin] = []
+    bins: list[Bin] = []
     run: list[Fragment] = []
 
     def close() -> None:
         if len(run) > 1 or (run and _is_worn(run[0])):
-            found.append(bin_of(run, first_id + len(found)))
+            bins.append(bin_of(run, first_id + len(bins)))
         run.clear()
 
     for fragment in fragments:
@@ -43,7 +42,7 @@ def plan_bins(
         if sum(f.rows for f in run) * 2 >= target or sum(f.size_bytes for f in run) >= FULL_BYTES:
             close()
     close()
-    return tuple(found)
+    return tuple(bins)
 
 
 def _is_worn(fragment: Fragment) -> bool:
