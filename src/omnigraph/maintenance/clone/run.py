@@ -1,4 +1,4 @@
-"""The driver of clone: look, mark, copy, compare, publish, verify. The steps are described in the package."""
+"""The driver of clone: read, mark, copy, compare, publish, verify. The steps are described in the package."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Depth = Literal["quick", "full", "none"]
 
 @dataclass(frozen=True)
 class CloneResult:
-    """`branch` and `commit` name the state that was cloned; None for the whole history."""
+    """`branch` and `commit` name the cloned state; None for the whole history."""
 
     source: str
     target: str
@@ -96,8 +96,8 @@ def clone_graph(
 ) -> CloneResult:
     """Copy a graph to a new address: its whole history or, with `branch`, `commit` or `as_of`, one state of it.
 
-    `verify` is how deep the clone is checked at the end. `links` False copies every byte also on one file system. The
-    source is not changed, and may be written meanwhile. A clone that was stopped is completed by the same call.
+    `verify` is how deep the clone is checked at the end. With `links` False every byte is copied, also on one
+    file system. The source is not changed, and may be written meanwhile. The same call completes a stopped clone.
     """
     if verify not in ("quick", "full", "none"):
         raise UsageError(detail=f"verify is 'quick', 'full' or 'none', not {verify!r}.")
@@ -149,14 +149,14 @@ class _Run:
         return self._result(depth, plan, copied, tables=len(pins), snapshot=snapshot)
 
     def finished(self, depth: Depth) -> CloneResult:
-        """An earlier call has published the clone and was stopped before its end."""
+        """An earlier call published the clone and was stopped before its end."""
         with self._marked():
             pass
         tables = len({pin.root for pin in highest_pins(FrozenManifest(self.target)).values()})
         return self._result(depth, CopyPlan((), (), ()), Copied(), tables=tables)
 
     def _leased_history(self, stack: ExitStack) -> tuple[int, bytes, CopyPlan, int]:
-        """One version of the manifest with its bytes, and what it stands on, which stays until the stack is left."""
+        """One version of the manifest with its bytes, and the versions it pins, leased until the stack is left."""
         for turn in range(1, TRIES_MAX + 1):
             manifest = FrozenManifest(self.source)
             version = int(manifest.table().version)
@@ -168,18 +168,18 @@ class _Run:
             except VersionReclaimed:
                 if turn == TRIES_MAX:
                     raise
-                continue  # a cleanup is removing what was there a moment ago
+                continue  # a cleanup removed it meanwhile
             if stored is not None:
                 return version, stored.raw, copy_plan(self.source, tables, is_flattened=False), len(tables)
         raise StorageError(doing=f"cloning {self.source.uri}", detail="versions of the manifest go too fast")
 
     def _lease(self, stack: ExitStack, pins: list[Any]) -> None:
-        held = leases.hold(self.source, pins, owner=owner.myself(), is_gone=owner.is_gone)
+        lease = leases.hold(self.source, pins, owner=owner.myself(), is_gone=owner.is_gone)
         try:
-            stack.enter_context(held)
+            stack.enter_context(lease)
         except StorageError as error:
             if not leases.may_not_write(error):
-                raise  # who may only read clones without a lease, and takes the chance that a cleanup runs
+                raise  # without write access there is no lease, and the clone may fail if cleanup runs
 
     @contextmanager
     def _marked(self) -> Iterator[None]:
@@ -239,23 +239,23 @@ def _version_path(version: int) -> str:
 
 
 def _require_apart(source: Location, target: Location) -> None:
-    for one, other in ((source, target), (target, source)):
-        if f"{one.uri}/".startswith(f"{other.uri}/"):
+    for first, second in ((source, target), (target, source)):
+        if f"{first.uri}/".startswith(f"{second.uri}/"):
             detail = f"{target.uri} is not apart from {source.uri}: a clone needs an address of its own."
             raise UsageError(detail=detail)
 
 
 def _require_clonable(source: Location) -> None:
-    found = Manifest(source).format()
-    if found > FORMAT_MAX:
-        raise NewerFormat(found=found, known=FORMAT_MAX)
-    if found < FORMAT:
+    stored_format = Manifest(source).format()
+    if stored_format > FORMAT_MAX:
+        raise NewerFormat(found=stored_format, known=FORMAT_MAX)
+    if stored_format < FORMAT:
         hint = "Write to the graph once, which brings it to the newest format; or copy the folder and relocate it."
-        raise NotAvailable(feature=f"a clone of a graph of format {found}", hint=hint)
+        raise NotAvailable(feature=f"a clone of a graph of format {stored_format}", hint=hint)
 
 
 def _is_published(source: Location, target: Location) -> bool:
-    """Whether a clone of this source is there that only has its mark left. Refuse a target that is not free."""
+    """Whether a complete clone of this source exists that still has its mark. Refuse a target that is not free."""
     nofollow.require_layout(target)
     unfinished = clone_mark.unfinished(target)
     if unfinished is not None and unfinished.fields["source"] != source.uri:
