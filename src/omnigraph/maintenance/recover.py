@@ -87,7 +87,7 @@ def pending(committer: Committer) -> list[Pending]:
     return sorted(_undecided(committer), key=lambda p: (p.branch, p.epoch))
 
 
-def _on(operations: list[Pending], branch: str | None) -> list[Pending]:
+def _of_branch(operations: list[Pending], branch: str | None) -> list[Pending]:
     return [p for p in operations if branch is None or p.branch == branch]
 
 
@@ -99,7 +99,7 @@ def require_recovered(committer: Committer, branch: str, *, verb: str, wait_s: f
     """
     deadline = time.monotonic() + wait_s
     while True:
-        operations = _on(pending(committer), branch)
+        operations = _of_branch(pending(committer), branch)
         if not operations:
             return
         if not operations[0].alive or time.monotonic() > deadline:
@@ -154,7 +154,7 @@ def _recover(committer: Committer, *, wait_s: float, branch: str | None) -> Reco
     failed: StorageError | None = None
     with committer.mutex:
         require_current(committer.manifest, observe=committer.observe)
-        operations = _on(pending(committer), branch)
+        operations = _of_branch(pending(committer), branch)
         for operation in operations:
             deadline = started + wait_s
             if not operation.alive:
@@ -169,7 +169,7 @@ def _recover(committer: Committer, *, wait_s: float, branch: str | None) -> Reco
             raise failed
         committer.sweep()
         decided = tuple(s for p in operations for s in _decided(committer, p))
-        return RecoverResult(decided, tuple(_on(pending(committer), branch)), time.monotonic() - started)
+        return RecoverResult(decided, tuple(_of_branch(pending(committer), branch)), time.monotonic() - started)
 
 
 def _decided(committer: Committer, was: Pending) -> Iterator[Settled]:

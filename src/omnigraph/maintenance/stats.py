@@ -39,7 +39,7 @@ from omnigraph.storage.objects.listing import StoredFile, listed
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-AT_A_TIME = 8
+CONCURRENCY = 8
 LOOK_BACK_EPOCHS = 512
 """How many epochs are searched for the last optimize: the cost must not grow with the history."""
 SMALL_MAX = 8
@@ -207,7 +207,7 @@ def stats(committer: Committer, *, branch: str) -> GraphStats:
     """The figures as they are now. Nothing is written."""
     view = committer.view(branch)
     types = [t for t in view.schema.types() if t.id in view.pins]
-    with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="omnigraph-stats") as pool:
+    with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="omnigraph-stats") as pool:
         manifest_files = pool.submit(listed, view.tables.location, MANIFEST)
         staging_files = pool.submit(listed, view.tables.location, STAGING)
         tables = tuple(pool.map(lambda t: _table(view, t), types))
@@ -336,7 +336,7 @@ def _advice(graph: GraphStats) -> Iterator[str]:
         elif table.drifted:
             yield f"run omnigraph repair{on}: {table.table_key} was changed without omnigraph"
     for table in graph.tables:
-        reasons = list(_worn(table))
+        reasons = list(_optimize_reasons(table))
         if reasons:
             yield f"run omnigraph optimize{on}: {', '.join(reasons)} in {table.table_key}"
     # Of a table that can't be opened the older versions may be all that is left.
@@ -350,7 +350,7 @@ def _advice(graph: GraphStats) -> Iterator[str]:
         yield f"run omnigraph cleanup: {graph.staging_bytes / 2**20:,.1f} MiB of files that loads left"
 
 
-def _worn(table: TableStats) -> Iterator[str]:
+def _optimize_reasons(table: TableStats) -> Iterator[str]:
     if table.small_fragments > SMALL_MAX:
         yield f"{table.small_fragments:,} small fragments"
     if table.deleted_fraction > DELETED_SHARE:

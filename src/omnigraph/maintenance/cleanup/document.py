@@ -15,7 +15,14 @@ import orjson
 from omnigraph.errors import FileUnreadable, PlanUnusable, UsageError
 from omnigraph.language import identifiers as form
 from omnigraph.maintenance.cleanup.orphans import Staged
-from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFile, GoingFork, GoingVersion, Kept, TablePlan
+from omnigraph.maintenance.cleanup.plan import (
+    CleanupPlan,
+    Kept,
+    RemovableFile,
+    RemovableFork,
+    RemovableVersion,
+    TablePlan,
+)
 from omnigraph.maintenance.cleanup.policy import policy_from_json
 from omnigraph.storage.objects.listing import StoredFile
 
@@ -46,8 +53,8 @@ class TableResult:
     files_removed: int
     error: str | None = None
     whole: str | None = None
-    versions: tuple[GoingVersion, ...] = ()
-    files: tuple[GoingFile, ...] = ()
+    versions: tuple[RemovableVersion, ...] = ()
+    files: tuple[RemovableFile, ...] = ()
     kept: tuple[Kept, ...] = ()
 
     @staticmethod
@@ -82,7 +89,7 @@ class TableResult:
 
 @dataclass(frozen=True)
 class ForkResult:
-    fork: GoingFork
+    fork: RemovableFork
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -176,7 +183,7 @@ def preview_of(plan: CleanupPlan, *, seconds: float, refused: Sequence[Refused] 
     )
 
 
-def _version_json(version: GoingVersion) -> dict[str, Any]:
+def _version_json(version: RemovableVersion) -> dict[str, Any]:
     return {
         "line": version.line,
         "branch": version.branch,
@@ -187,7 +194,7 @@ def _version_json(version: GoingVersion) -> dict[str, Any]:
     }
 
 
-def _file_json(file: GoingFile) -> dict[str, Any]:
+def _file_json(file: RemovableFile) -> dict[str, Any]:
     body = {"path": file.path, "bytes": file.size, "kind": file.kind, "reason": file.reason}
     return body if file.last_version is None else {**body, "last_version": file.last_version}
 
@@ -217,11 +224,11 @@ def plan_from_json(body: Mapping[str, Any], *, graph: str, path: str = "the plan
     if body.get("graph") != graph:
         raise PlanUnusable(path=path, detail=f"it was made for {body.get('graph')}, not for {graph}.")
     try:
-        forks: dict[str, list[GoingFork]] = {}
+        forks: dict[str, list[RemovableFork]] = {}
         for entry in form.sequence(body["reclaimed_forks"]):
             key, fork, path, reason = (form.text(entry[name]) for name in ("table_key", "fork", "path", "reason"))
-            going_fork = GoingFork(key, fork, path, reason, _files(entry["files"]))
-            forks.setdefault(going_fork.path.rpartition("/tree/")[0], []).append(going_fork)
+            removable_fork = RemovableFork(key, fork, path, reason, _files(entry["files"]))
+            forks.setdefault(removable_fork.path.rpartition("/tree/")[0], []).append(removable_fork)
         return CleanupPlan(
             graph=graph,
             policy=policy_from_json(body["policy"]),
@@ -238,9 +245,9 @@ def plan_from_json(body: Mapping[str, Any], *, graph: str, path: str = "the plan
         raise PlanUnusable(path=path, detail=f"it is damaged ({error!r}).") from error
 
 
-def _table(body: Mapping[str, Any], forks: Sequence[GoingFork]) -> TablePlan:
+def _table(body: Mapping[str, Any], forks: Sequence[RemovableFork]) -> TablePlan:
     versions = tuple(
-        GoingVersion(
+        RemovableVersion(
             line=form.text(v["line"]),
             version=form.version(v["version"]),
             path=form.text(v["path"]),
@@ -267,9 +274,9 @@ def _staged(bodies: Any) -> tuple[Staged, ...]:
     return tuple(Staged(form.text(s["path"]), files(s["files"]), form.text(s["reason"])) for s in form.sequence(bodies))
 
 
-def _files(bodies: Any) -> tuple[GoingFile, ...]:
+def _files(bodies: Any) -> tuple[RemovableFile, ...]:
     return tuple(
-        GoingFile(
+        RemovableFile(
             path=form.text(f["path"]),
             size=form.count(f["bytes"]),
             kind=form.text(f["kind"]),

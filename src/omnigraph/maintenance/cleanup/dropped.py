@@ -118,7 +118,7 @@ def _remove(committer: Committer, drops: Drops) -> list[LeftForCleanup]:
         retained = look.retained
         revised = {
             type_id: execute.both(table, _plan(committer, drops, type_id, retained, now_s))
-            if look.doubts(table)
+            if look.needs_second_plan(table)
             else table
             for type_id, table in planned.items()
         }

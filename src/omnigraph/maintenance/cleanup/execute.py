@@ -41,7 +41,7 @@ from omnigraph.maintenance.cleanup import sightings
 from omnigraph.maintenance.cleanup.document import CleanupResult, ForkResult, Refused, StagedResult, TableResult
 from omnigraph.maintenance.cleanup.in_flight import InFlight
 from omnigraph.maintenance.cleanup.orphans import Staged, table_of
-from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFile, GoingFork, TablePlan
+from omnigraph.maintenance.cleanup.plan import CleanupPlan, RemovableFile, RemovableFork, TablePlan
 from omnigraph.maintenance.cleanup.retained_versions import RetainedVersions, table_folder_of
 from omnigraph.maintenance.concurrency import map_threads
 from omnigraph.storage.files.references import version_number
@@ -115,7 +115,7 @@ class SecondLook:
     in_flight: InFlight
     moved: frozenset[str]
 
-    def doubts(self, table: TablePlan) -> bool:
+    def needs_second_plan(self, table: TablePlan) -> bool:
         """Whether this plan may name something that is needed by now."""
         is_written = table.path != MANIFEST and self.in_flight.writes(table_of(table.path))
         return table.may_be_in_flight or is_written or table.path in self.moved or _is_retained(table, self.retained)
@@ -235,7 +235,7 @@ class Remover:
         if time.clock_gettime(time.CLOCK_BOOTTIME) - self.begun_s > REMOVING_MAX_S:
             raise StaleView(detail="this cleanup was stopped for so long that what it planned may be in use by now.")
 
-    def _fork(self, table: TablePlan, fork: GoingFork) -> ForkResult:
+    def _fork(self, table: TablePlan, fork: RemovableFork) -> ForkResult:
         try:
             self._require_announced()
             retained = self.fresh()
@@ -294,7 +294,7 @@ class Remover:
         return StagedResult(staged)
 
 
-def _is_blob(file: GoingFile) -> bool:
+def _is_blob(file: RemovableFile) -> bool:
     return file.kind == "data" and not file.path.endswith(".lance")
 
 

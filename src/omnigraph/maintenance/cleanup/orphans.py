@@ -60,7 +60,7 @@ def table_of(folder: str) -> str:
     return folder.rpartition("/")[2].rpartition("-")[0]
 
 
-def fork_goes(
+def fork_removal_reason(
     committer: Committer,
     folder: Folder,
     line: Line,
@@ -108,12 +108,12 @@ def _is_kept_after_reset(
 
 def _of_line(folder: Folder, line: Line) -> Iterator[Any]:
     yield from (f for f in folder.by_line.get(line.path, ()) if f.kind != "other")
-    mention = folder.refs.get(line.fork or "")
-    if mention is not None:
-        yield mention
+    ref = folder.refs.get(line.fork or "")
+    if ref is not None:
+        yield ref
 
 
-def folder_goes(
+def folder_removal_reason(
     committer: Committer, folder: Folder, retained: RetainedVersions, policy: Policy, *, now_s: float
 ) -> str | None:
     """Why a whole table folder may be removed; None if it is kept. Only for a folder that no live branch pins, and of

@@ -28,8 +28,8 @@ from omnigraph.maintenance.cleanup.orphans import (
     NEVER_PUBLISHED,
     Staged,
     drops_of,
-    folder_goes,
-    fork_goes,
+    folder_removal_reason,
+    fork_removal_reason,
     key_before_drop,
     table_of,
 )
@@ -47,7 +47,7 @@ that was stopped inside of one for less than this loses nothing.
 
 
 @dataclass(frozen=True)
-class GoingVersion:
+class RemovableVersion:
     """`line` is the path of the version's line, `path` that of its file: both relative to the graph, to the folder."""
 
     line: str
@@ -59,7 +59,7 @@ class GoingVersion:
 
 
 @dataclass(frozen=True)
-class GoingFile:
+class RemovableFile:
     path: str
     size: int
     kind: str
@@ -69,12 +69,12 @@ class GoingFile:
 
 
 @dataclass(frozen=True)
-class GoingFork:
+class RemovableFork:
     table_key: str
     fork: str
     path: str
     reason: str
-    files: tuple[GoingFile, ...] = ()
+    files: tuple[RemovableFile, ...] = ()
 
     @property
     def size(self) -> int:
@@ -96,9 +96,9 @@ class TablePlan:
 
     table_key: str
     path: str
-    versions: tuple[GoingVersion, ...] = ()
-    files: tuple[GoingFile, ...] = ()
-    forks: tuple[GoingFork, ...] = ()
+    versions: tuple[RemovableVersion, ...] = ()
+    files: tuple[RemovableFile, ...] = ()
+    forks: tuple[RemovableFork, ...] = ()
     kept: tuple[Kept, ...] = ()
     whole: str | None = None
     error: str | None = None
@@ -172,15 +172,15 @@ def plan_folder(facts: Facts, path: str) -> TablePlan:
         line.path: why
         for line in folder.lines.values()
         if line.fork is not None
-        and (why := _fork_goes(facts, folder, line, is_tagged=any(tagged[0] == line.path for tagged in tags)))
+        and (why := _fork_removal_reason(facts, folder, line, is_tagged=any(tagged[0] == line.path for tagged in tags)))
     }
-    versions: list[GoingVersion] = []
+    versions: list[RemovableVersion] = []
     kept: list[Kept] = []
     for line in folder.lines.values():
         if line.path not in leaving and line.versions:
             rule, branch = _rule_of(facts, line)
             for entry in _of_line(facts, folder, line, rule, branch, tags):
-                versions.append(entry) if isinstance(entry, GoingVersion) else kept.append(entry)
+                versions.append(entry) if isinstance(entry, RemovableVersion) else kept.append(entry)
     plan = TablePlan(key, path, versions=tuple(versions), kept=tuple(kept))
     references = _references(facts, folder, plan, leaving)
     forks = tuple(_fork(folder, folder.lines[line], why, key, references) for line, why in sorted(leaving.items()))
@@ -188,8 +188,10 @@ def plan_folder(facts: Facts, path: str) -> TablePlan:
     return replace(plan, files=files, forks=forks)
 
 
-def _fork_goes(facts: Facts, folder: Folder, line: Line, *, is_tagged: bool) -> str | None:
-    why = fork_goes(facts.committer, folder, line, facts.retained, facts.policy, now_s=facts.now_s, is_tagged=is_tagged)
+def _fork_removal_reason(facts: Facts, folder: Folder, line: Line, *, is_tagged: bool) -> str | None:
+    why = fork_removal_reason(
+        facts.committer, folder, line, facts.retained, facts.policy, now_s=facts.now_s, is_tagged=is_tagged
+    )
     return None if why in NEVER_PUBLISHED and facts.in_flight.writes(table_of(folder.path)) else why
 
 
@@ -208,20 +210,20 @@ def _of_line(
     rule: Rule,
     branch: str | None,
     tags: Mapping[tuple[str, int], tuple[str, ...]],
-) -> Iterator[GoingVersion | Kept]:
+) -> Iterator[RemovableVersion | Kept]:
     where = f"{folder.path}/{line.path}".rstrip("/")
     superseded_s: float | None = None
     for rank, version in enumerate(sorted(line.versions, reverse=True)):
         file = line.versions[version]
         ago_s = None if superseded_s is None else facts.now_s - superseded_s
         superseded_s = file.modified_s
-        if not rule.lets_go(rank=rank, superseded_s_ago=ago_s):
+        if not rule.releases(rank=rank, superseded_s_ago=ago_s):
             continue
         because = (*facts.retained.why(where, version), *(f"lance_tag:{t}" for t in tags.get((line.path, version), ())))
         if because:
             yield Kept(where, version, because)
         else:
-            yield GoingVersion(where, version, file.path, file.size, "policy", branch)
+            yield RemovableVersion(where, version, file.path, file.size, "policy", branch)
 
 
 def _references(facts: Facts, folder: Folder, plan: TablePlan, leaving: Mapping[str, str]) -> References:
@@ -244,31 +246,31 @@ def _references(facts: Facts, folder: Folder, plan: TablePlan, leaving: Mapping[
     return references
 
 
-def _fork(folder: Folder, line: Line, why: str, key: str, references: References) -> GoingFork:
+def _fork(folder: Folder, line: Line, why: str, key: str, references: References) -> RemovableFork:
     """A fork with all files below it, except those that another line still reads; its ref comes first."""
     assert line.fork is not None
-    mention = folder.refs.get(line.fork)
+    ref = folder.refs.get(line.fork)
     order = sorted(folder.by_line.get(line.path, ()), key=lambda f: (f.version is None, f.version or 0, f.path))
-    files = [*([mention] if mention else []), *(f for f in order if not references.needs(f))]
-    going = tuple(GoingFile(f.path, f.size, f.kind, why) for f in files)
-    return GoingFork(key, line.fork, f"{folder.path}/{line.path}", why, going)
+    files = [*([ref] if ref else []), *(f for f in order if not references.needs(f))]
+    removable = tuple(RemovableFile(f.path, f.size, f.kind, why) for f in files)
+    return RemovableFork(key, line.fork, f"{folder.path}/{line.path}", why, removable)
 
 
-def _files(facts: Facts, folder: Folder, references: References, leaving: Mapping[str, str]) -> Iterator[GoingFile]:
+def _files(facts: Facts, folder: Folder, references: References, leaving: Mapping[str, str]) -> Iterator[RemovableFile]:
     announced = facts.announced_files.get(folder.path, frozenset())
     for file in folder.files:
         if file.version is not None or references.needs(file) or file.line in leaving:
             continue
         last = references.removed.get(file.key)
         if last is not None:
-            yield GoingFile(file.path, file.size, file.kind, "only_in_removed_versions", last[1])
+            yield RemovableFile(file.path, file.size, file.kind, "only_in_removed_versions", last[1])
         elif file.path in announced:
-            yield GoingFile(file.path, file.size, file.kind, "left_by_a_cleanup")
-        elif _may_go(facts, folder, file):
-            yield GoingFile(file.path, file.size, file.kind, "unreferenced")
+            yield RemovableFile(file.path, file.size, file.kind, "left_by_a_cleanup")
+        elif _is_removable_orphan(facts, folder, file):
+            yield RemovableFile(file.path, file.size, file.kind, "unreferenced")
 
 
-def _may_go(facts: Facts, folder: Folder, file: File) -> bool:
+def _is_removable_orphan(facts: Facts, folder: Folder, file: File) -> bool:
     """Whether a file that no published version ever needed may be removed as one of a crashed writer."""
     age_s = facts.now_s - file.modified_s
     if folder.path == MANIFEST:
@@ -288,7 +290,7 @@ def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
     key = (key_before_drop(manifest, table_of(folder.path), drops[0]) if drops else None) or folder.path
     # A tag of Lance keeps its version, and a fork of a table needs the table.
     tags = read_tags(location, folder) if folder.lines[""].versions else {}
-    why = folder_goes(facts.committer, folder, facts.retained, facts.policy, now_s=facts.now_s)
+    why = folder_removal_reason(facts.committer, folder, facts.retained, facts.policy, now_s=facts.now_s)
     if why is None or (why in NEVER_PUBLISHED and facts.in_flight.is_any):
         return TablePlan(key, folder.path)
     if folder.tags:
@@ -298,12 +300,12 @@ def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
         )
         return TablePlan(key, folder.path, kept=kept)
     versions = [
-        GoingVersion(f"{folder.path}/{line.path}".rstrip("/"), number, file.path, file.size, why)
+        RemovableVersion(f"{folder.path}/{line.path}".rstrip("/"), number, file.path, file.size, why)
         for line in folder.lines.values()
         for number, file in line.versions.items()
     ]
     unversioned = [f for f in (*folder.files, *folder.other) if f.version is None]
-    files = tuple(GoingFile(f.path, f.size, f.kind, why) for f in unversioned)
+    files = tuple(RemovableFile(f.path, f.size, f.kind, why) for f in unversioned)
     return TablePlan(key, folder.path, versions=tuple(versions), files=files, whole=why)
 
 
@@ -316,18 +318,18 @@ def _plan_manifest(facts: Facts, folder: Folder) -> TablePlan:
     rule = facts.policy.rule(MAIN)
     minimum_s = facts.policy.manifest_older_than_s
     tags = read_tags(facts.committer.manifest.location, folder)
-    going: dict[int, File] = {}
+    removable: dict[int, File] = {}
     superseded_s: float | None = None
     for rank, version in enumerate(sorted(line.versions, reverse=True)):
         ago_s = None if superseded_s is None else facts.now_s - superseded_s
         superseded_s = line.versions[version].modified_s
-        old = ago_s is not None and ago_s >= minimum_s and rule.lets_go(rank=rank, superseded_s_ago=ago_s)
+        old = ago_s is not None and ago_s >= minimum_s and rule.releases(rank=rank, superseded_s_ago=ago_s)
         if old and ("", version) not in tags:
-            going[version] = line.versions[version]
+            removable[version] = line.versions[version]
         else:
-            going.clear()
+            removable.clear()
     versions = tuple(
-        GoingVersion(MANIFEST, number, file.path, file.size, "policy") for number, file in sorted(going.items())
+        RemovableVersion(MANIFEST, number, file.path, file.size, "policy") for number, file in sorted(removable.items())
     )
     plan = TablePlan(MANIFEST, MANIFEST, versions=versions)
     references = _references(facts, folder, plan, {})

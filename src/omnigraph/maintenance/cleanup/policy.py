@@ -33,17 +33,17 @@ from omnigraph.config.durations import duration_text, seconds_of
 from omnigraph.errors import FileUnreadable, UsageError
 
 ORPHANS_S = 7 * 86_400.0
-ORPHANS_LEAST_S = PREPARED_MOST_S + 86_400.0
+ORPHANS_MIN_S = PREPARED_MOST_S + 86_400.0
 """Prepared work is used for three days after it was made, and may have been a day in the making: its
 files look like those of a crashed writer.
 """
 MANIFEST_S = 3 * 86_400.0
-MANIFEST_LEAST_S = 300.0
+MANIFEST_MIN_S = 300.0
 """A writer that is stopped inside its swap of a head is refused because of the versions of the manifest that came
 since, or, after a minute, because it reads the head again. Five minutes of versions are more than the first needs.
 """
 RECOVERY_KEEP = 3
-SOON_S = 3600.0
+RECENT_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Rule:
     def is_empty(self) -> bool:
         return self.keep is None and self.older_than_s is None
 
-    def lets_go(self, *, rank: int, superseded_s_ago: float | None) -> bool:
+    def releases(self, *, rank: int, superseded_s_ago: float | None) -> bool:
         """`rank` counts from 0, the newest. The newest is never removed."""
         if self.is_empty or superseded_s_ago is None:
             return False
@@ -108,8 +108,10 @@ class Policy:
         lost = "the states before the last few writes can't be read any more, should one of these have been a mistake"
         if few:
             texts.append(f"keeping {few[0]} of a table's versions is less than {RECOVERY_KEEP}: {lost}")
-        elif any(rule.keep is None and (rule.older_than_s or 0) < SOON_S for rule in self.rules() if not rule.is_empty):
-            soon = f"versions go that were replaced less than {duration_text(SOON_S)} ago"
+        elif any(
+            rule.keep is None and (rule.older_than_s or 0) < RECENT_S for rule in self.rules() if not rule.is_empty
+        ):
+            soon = f"versions go that were replaced less than {duration_text(RECENT_S)} ago"
             texts.append(f"without --keep, {soon}: {lost}")
         return texts
 
@@ -182,16 +184,16 @@ def _checked(policy: Policy) -> Policy:
     for rule in policy.rules():
         if rule.keep is not None and rule.keep < 1:
             raise UsageError(detail=f"--keep is at least 1, not {rule.keep}: the newest version always stays.")
-    if policy.orphans_older_than_s < ORPHANS_LEAST_S:
+    if policy.orphans_older_than_s < ORPHANS_MIN_S:
         detail = (
-            f"--orphans-older-than is at least {duration_text(ORPHANS_LEAST_S)}, not "
+            f"--orphans-older-than is at least {duration_text(ORPHANS_MIN_S)}, not "
             f"{duration_text(policy.orphans_older_than_s)}: files that no version refers to may belong to a load "
             "that is still running."
         )
         raise UsageError(detail=detail)
-    if policy.manifest_older_than_s < MANIFEST_LEAST_S:
+    if policy.manifest_older_than_s < MANIFEST_MIN_S:
         detail = (
-            f"--manifest-older-than is at least {duration_text(MANIFEST_LEAST_S)}, not "
+            f"--manifest-older-than is at least {duration_text(MANIFEST_MIN_S)}, not "
             f"{duration_text(policy.manifest_older_than_s)}: writers that are at work need the newest versions of the "
             "manifest."
         )

@@ -12,9 +12,9 @@ from omnigraph.errors import PolicyFileError
 from omnigraph.language.schema.source import Place
 from omnigraph.maintenance.cleanup.policy import (
     KEYS,
-    MANIFEST_LEAST_S,
+    MANIFEST_MIN_S,
     MANIFEST_S,
-    ORPHANS_LEAST_S,
+    ORPHANS_MIN_S,
     ORPHANS_S,
     RULE_KEYS,
     SECTION,
@@ -56,8 +56,8 @@ class _Reader:
         policy = Policy(
             default=self._rule(entries),
             branches=branches,
-            orphans_older_than_s=self._duration(entries.get("orphans_older_than"), ORPHANS_S, ORPHANS_LEAST_S),
-            manifest_older_than_s=self._duration(entries.get("manifest_older_than"), MANIFEST_S, MANIFEST_LEAST_S),
+            orphans_older_than_s=self._duration(entries.get("orphans_older_than"), ORPHANS_S, ORPHANS_MIN_S),
+            manifest_older_than_s=self._duration(entries.get("manifest_older_than"), MANIFEST_S, MANIFEST_MIN_S),
         )
         if all(rule.is_empty for rule in policy.rules()):
             place = root.place if section is None else section.place

@@ -220,7 +220,7 @@ class _Run:
         tables: list[TablePlan] = []
         refused: list[Refused] = []
         for table in plan.tables:
-            if look.doubts(table):
+            if look.needs_second_plan(table):
                 again = _planned(facts, table.path)
                 refused += execute.refusals(table, again, facts.retained, self._exists)
                 tables.append(execute.both(table, again))

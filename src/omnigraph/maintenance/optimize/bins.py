@@ -26,7 +26,7 @@ def plan_bins(
     run: list[Fragment] = []
 
     def close() -> None:
-        if len(run) > 1 or (run and _is_worn(run[0])):
+        if len(run) > 1 or (run and _has_many_deleted(run[0])):
             bins.append(bin_of(run, first_id + len(bins)))
         run.clear()
 
@@ -45,7 +45,7 @@ def plan_bins(
     return tuple(bins)
 
 
-def _is_worn(fragment: Fragment) -> bool:
+def _has_many_deleted(fragment: Fragment) -> bool:
     return fragment.deleted > DELETED_SHARE * (fragment.rows + fragment.deleted)
 
 

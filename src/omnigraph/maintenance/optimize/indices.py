@@ -60,8 +60,8 @@ def built_anew(
     """Indices by name that are rebuilt without reading the old ones, and why; `every` if an option says so."""
     asked = dict.fromkeys((b.name for b in built), ASKED) if every else {}
     fields = field_ids(table)
-    homeless = dict.fromkeys((b.name for b in built if not fields.issuperset(b.fields)), PROPERTY_REMOVED)
-    return asked | damaged(location, pin, table, built) | homeless
+    without_property = dict.fromkeys((b.name for b in built if not fields.issuperset(b.fields)), PROPERTY_REMOVED)
+    return asked | damaged(location, pin, table, built) | without_property
 
 
 def sound(built: Sequence[BuiltIndex], anew: Mapping[str, str]) -> list[BuiltIndex]:
@@ -71,17 +71,17 @@ def sound(built: Sequence[BuiltIndex], anew: Mapping[str, str]) -> list[BuiltInd
 
 def damaged(location: Location, pin: Pin, table: LanceDataset, built: Sequence[BuiltIndex]) -> dict[str, str]:
     """Indices by name whose files can't be used, and why. Step 1."""
-    look = _look_here if location.is_local else _look_there
+    check = _check_local if location.is_local else _check_remote
     segments = [(index, s) for index in built for s in index.segments if s.size_bytes]
     folders = {s.uuid: segment_folder(pin, table, s) for _, s in segments}
     reasons: dict[str, str] = {}
-    for uuid, why in look(location, {s.uuid: (folders[s.uuid], s) for _, s in segments}):
+    for uuid, why in check(location, {s.uuid: (folders[s.uuid], s) for _, s in segments}):
         name = next(index.name for index, s in segments if s.uuid == uuid)
         reasons.setdefault(name, why)
     return reasons
 
 
-def _look_here(location: Location, segments: Mapping[str, tuple[str, Segment]]) -> Iterator[tuple[str, str]]:
+def _check_local(location: Location, segments: Mapping[str, tuple[str, Segment]]) -> Iterator[tuple[str, str]]:
     for uuid, (folder, segment) in segments.items():
         path = location.join(folder)
         try:
@@ -98,7 +98,7 @@ def _look_here(location: Location, segments: Mapping[str, tuple[str, Segment]]) 
             yield uuid, CUT
 
 
-def _look_there(location: Location, segments: Mapping[str, tuple[str, Segment]]) -> Iterator[tuple[str, str]]:
+def _check_remote(location: Location, segments: Mapping[str, tuple[str, Segment]]) -> Iterator[tuple[str, str]]:
     sizes: dict[str, int] = {}
     for root in {posixpath.dirname(folder) for folder, _ in segments.values()}:
         for file in listed(location, root):
@@ -237,10 +237,12 @@ def coverage_of(
 
     1 for an empty table.
     """
-    wants = [w for w in declared(t) if not any(p.property == w.property and p.kind.startswith(w.kind) for p in pending)]
-    every = sum(rows.values()) * len(wants)
+    declared_indices = [
+        w for w in declared(t) if not any(p.property == w.property and p.kind.startswith(w.kind) for p in pending)
+    ]
+    every = sum(rows.values()) * len(declared_indices)
     covered = 0
-    for want in wants:
+    for want in declared_indices:
         existing = _matching(want, built)
         covered += 0 if existing is None else sum(rows.get(n, 0) for n in existing.covered)
     return 1.0 if not every else covered / every

@@ -49,7 +49,7 @@ class Ready:
     groups: list[Group] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
     """Of a deferred rewrite: what Lance's own commit takes."""
-    is_spent: bool = False
+    was_attempted: bool = False
     """Whether that commit has been tried. If it fails, Lance removes what was rewritten."""
     is_lost: bool = False
     """Whether files of it are missing, or may be: a cleanup treated them as those of a crashed writer."""

@@ -111,9 +111,9 @@ class PublishOptimized:
             self.changed.add(table)
             return None
         base = self._base(view, table, ready)
-        if ready.is_spent or (base is None and view.pins.get(table) == ready.source):
+        if ready.was_attempted or (base is None and view.pins.get(table) == ready.source):
             self.spent.add(table)
-        if base is None or ready.is_spent:
+        if base is None or ready.was_attempted:
             self.changed.add(table)
             return None
         now = view.tables.open(base, table_key=ready.plan.table_key)
@@ -121,7 +121,7 @@ class PublishOptimized:
             self.changed.add(table)
             return None
         deferred = [r for r in ready.results if untouched(now, r["original_fragments"])]
-        if ready.results and not _lance_would_take(ready, now):
+        if ready.results and not _lance_would_accept(ready, now):
             self.changed.add(table)
             return None
         replayer = ready.replayer = ready.replayer or Replayer(
@@ -149,7 +149,7 @@ class PublishOptimized:
             replayed=replayed.replayed,
             left_fragments=len((_planned(ready) & _live(now)) - set(taken)),
         )
-        last = Unstamped(DEFERRED, partial(_spend, ready, deferred), _deferred_files(base, deferred))
+        last = Unstamped(DEFERRED, partial(_commit_deferred, ready, deferred), _deferred_files(base, deferred))
         work = TableWork(pin=base, source=view.pins[table], steps=(), later=tuple(steps), handle=now)
         return replace(work, last=last if deferred else None), counts
 
@@ -170,12 +170,12 @@ class PublishOptimized:
         return all(segments.get(i.name, ()) == i.known for i in ready.plan.indexes)
 
 
-def _spend(ready: Ready, results: Sequence[Mapping[str, Any]], handle: LanceDataset) -> LanceDataset:
-    ready.is_spent = True
+def _commit_deferred(ready: Ready, results: Sequence[Mapping[str, Any]], handle: LanceDataset) -> LanceDataset:
+    ready.was_attempted = True
     return commit_deferred(handle, results)
 
 
-def _lance_would_take(ready: Ready, now: LanceDataset) -> bool:
+def _lance_would_accept(ready: Ready, now: LanceDataset) -> bool:
     """Whether only rows were added or deleted since the rewrites were prepared. After any other operation, a restore
     included, Lance refuses them for good.
     """

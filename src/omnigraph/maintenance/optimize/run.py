@@ -124,7 +124,7 @@ class Optimize:
         then, now = planned_view(self._committer, saved), self._committer.view(self._branch)
         work = still_standing(then, now, saved)
         for t in work.tables:
-            row = _as_it_is(now, t.table, _untouched(t))
+            row = _with_current_figures(now, t.table, _untouched(t))
             self._results[t.table] = replace(row, bytes_before=row.bytes_after, coverage_before=row.coverage_after)
         return then, replace(work, options=options)
 
@@ -168,7 +168,7 @@ class Optimize:
                 left_fragments=max(row.left_fragments, t.left_fragments + sum(len(b.fragments) for b in t.bins)),
                 left_indexes=t.left_indexes + len(t.indexes),
             )
-            self._results[table] = _as_it_is(view, table, row)
+            self._results[table] = _with_current_figures(view, table, row)
 
     def _leased(self, view: View, todo: Sequence[TablePlan]) -> AbstractContextManager[leases.Held]:
         """Keep cleanup from the versions that the work reads and from the files that it writes."""
@@ -274,10 +274,10 @@ def _committed(view: View, ready: Ready, result: TableResult, counts: Published)
         rows_replayed=result.rows_replayed + counts.replayed,
         left_fragments=result.left_fragments + counts.left_fragments,
     )
-    return _as_it_is(view, ready.plan.table, result)
+    return _with_current_figures(view, ready.plan.table, result)
 
 
-def _as_it_is(view: View, table: str, result: TableResult) -> TableResult:
+def _with_current_figures(view: View, table: str, result: TableResult) -> TableResult:
     """The row with the versions, bytes and coverage that the table has now."""
     t, pin = view.schema.by_id.get(table), view.pins.get(table)
     if t is None or pin is None:

@@ -44,7 +44,7 @@ def planned_view(committer: Committer, saved: OptimizePlan) -> View:
 
 def still_standing(then: View, now: View, saved: OptimizePlan) -> OptimizePlan:
     """The plan, with the tables that are left out marked."""
-    tables = tuple(_as_it_stands(then, now, t) for t in saved.tables)
+    tables = tuple(_still_valid(then, now, t) for t in saved.tables)
     planned = [t.table_key for t in saved.tables if t.has_work]
     if planned and not any(t.has_work or t.error for t in tables):
         names = ", ".join(planned)
@@ -57,7 +57,7 @@ def _stale(detail: str) -> StaleView:
     return StaleView(detail=detail, of_plan=True)
 
 
-def _as_it_stands(then: View, now: View, plan: TablePlan) -> TablePlan:
+def _still_valid(then: View, now: View, plan: TablePlan) -> TablePlan:
     try:
         drift = drift_of(now, plan.table) if plan.table in now.pins else None
         if drift is not None:

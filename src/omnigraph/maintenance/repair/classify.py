@@ -127,9 +127,9 @@ def _unusable_indices(view: View, judged: Judged) -> str | None:
     damages = damaged(view.tables.location, judged.pin, judged.head, new)
     if not damages:
         return None
-    ways = "drop them with a Lance client and repair again" + (", or discard the drift" if judged.may_discard else "")
+    remedy = "drop them with a Lance client and repair again" + (", or discard the drift" if judged.may_discard else "")
     text = ", ".join(f"{name} ({why})" for name, why in sorted(damages.items()))
-    return f"indices of its newest version can't be used: {text}; {ways}"
+    return f"indices of its newest version can't be used: {text}; {remedy}"
 
 
 def _head_version(view: View, pin: Pin) -> int:

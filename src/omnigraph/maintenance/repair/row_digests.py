@@ -81,6 +81,6 @@ def _joined(members: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     lengths = lengths.astype(np.int64)
     starts = np.cumsum(lengths) - lengths
     places = (np.arange(len(members)) - np.repeat(starts, lengths)).astype(np.uint64)
-    weighed = _mixed(members * _STEP ^ _mixed(places + _U(1)))
-    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weighed, dtype=np.uint64)])
+    weighted = _mixed(members * _STEP ^ _mixed(places + _U(1)))
+    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weighted, dtype=np.uint64)])
     return _mixed(sums[starts + lengths] - sums[starts] ^ lengths.astype(np.uint64))

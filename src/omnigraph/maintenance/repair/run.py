@@ -36,7 +36,7 @@ from omnigraph.storage.lance.foreign_version import secure_version
 from omnigraph.storage.manifest.records import Pin
 
 REPAIR_ACTOR = "omnigraph:repair"
-PATIENCE_S = 2.0
+WRITER_WAIT_S = 2.0
 """How long repair waits for a live writer before it refuses."""
 
 Action = Literal[
@@ -106,9 +106,9 @@ def repair(
     choice = _Choice(force=force, discard=discard, names=table_names(tables))
     with committer.mutex:
         if not confirm:
-            require_recovered(committer, branch, verb="repair", wait_s=PATIENCE_S)
+            require_recovered(committer, branch, verb="repair", wait_s=WRITER_WAIT_S)
             return RepairResult(branch, False, _previewed(committer.view(branch), choice), None)
-        recover(committer, wait_s=PATIENCE_S, branch=branch)
+        recover(committer, wait_s=WRITER_WAIT_S, branch=branch)
         require_recovered(committer, branch, verb="repair", wait_s=0.0)
         outcome = committer.run(_Repair(choice), Request(branch=branch, actor=REPAIR_ACTOR))
         return _result(committer, branch, outcome)

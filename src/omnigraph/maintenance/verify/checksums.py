@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from omnigraph.errors import StorageError
-from omnigraph.maintenance.verify.findings import AUTHORITY, INDEX, Finding, make_finding
+from omnigraph.maintenance.verify.findings import INDEX, MANIFEST_FILE, Finding, make_finding
 from omnigraph.maintenance.verify.reading import read
 from omnigraph.maintenance.verify.scope import Depth, Line, location_of
 from omnigraph.maintenance.verify.tables import finding_json
@@ -174,7 +174,7 @@ def check_manifest_files(manifest: Manifest, checksums: Checksums) -> Iterator[F
     if damaged:
         text = "files of the manifest's rows do not hold what was written"
         yield make_finding(
-            "checksum_mismatch", text, table=MANIFEST, count=len(damaged), examples=damaged, cause=AUTHORITY
+            "checksum_mismatch", text, table=MANIFEST, count=len(damaged), examples=damaged, cause=MANIFEST_FILE
         )
 
 

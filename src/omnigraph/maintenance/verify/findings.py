@@ -60,7 +60,7 @@ _INDEX_OF_DAMAGED = (
 _MANIFEST_BACK = "Put the files of `__manifest` back from a copy of the store, and run `omnigraph verify {uri}` again."
 INDEX = "index"
 """A file of an index, which can be built again from the rows."""
-AUTHORITY = "authority"
+MANIFEST_FILE = "authority"
 """A file of the manifest."""
 FOREIGN = "foreign"
 """A file where omnigraph puts none."""
@@ -113,7 +113,7 @@ CODES: Mapping[str, Code] = {
         "error",
         "a file does not hold the bytes that were written",
         _DAMAGED,
-        {INDEX: _REINDEX, AUTHORITY: _MANIFEST_BACK},
+        {INDEX: _REINDEX, MANIFEST_FILE: _MANIFEST_BACK},
     ),
     "unreadable_data": Code("error", "rows can't be read, although their files have the right size", _LOST),
     "wrong_rows": Code(

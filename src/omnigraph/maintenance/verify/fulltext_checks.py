@@ -92,10 +92,10 @@ class _Asking:
         texts = _once(pa.concat_tables([texts, *(rows.select(texts.column_names) for rows in rare.values())]))
         if texts.num_rows == 0:
             return
-        truth = self._fresh(texts)
+        fresh_index = self._fresh(texts)
         for word, rows in rare.items():
             yield 1
-            right = set(self._by_index(truth, "text", word).column("row").to_pylist())
+            right = set(self._by_index(fresh_index, "text", word).column("row").to_pylist())
             yield from self._compare(word, rows.column("_rowid").to_pylist(), right)
 
     def _by_index(self, table: Any, column: str, word: str) -> pa.Table:
@@ -103,8 +103,7 @@ class _Asking:
 
         columns = ["row", "_score"] if column != self._column or table is not self._table else [column, "_score"]
         query = MatchQuery(word, column)
-        # Of the truth all is wanted: it is made of the rows of many words, and a word may be in more of them than one
-        # asks an index for.
+        # No limit for the fresh index: it has the rows of many words, and a word may be in more of them than the limit.
         limit = ROWS_MAX + 1 if table is self._table else None
         return table.scanner(columns=columns, full_text_query=query, with_row_id=True, limit=limit).to_table()
 

@@ -64,30 +64,30 @@ class History:
 
 
 def check_manifest(manifest: FrozenManifest, heads: list[Head], tags: Iterable[Tag] = ()) -> History:
-    everyone = manifest.heads()
+    all_heads = manifest.heads()
     if manifest.format() < FORMAT:
         # Heads of older formats are derived from rows of another shape, and carry every record.
-        records = [record for head in everyone.values() for record in head.recent]
-        return _history((), len(records), everyone.values(), records)
+        records = [record for head in all_heads.values() for record in head.recent]
+        return _history((), len(records), all_heads.values(), records)
     try:
         rows = read(manifest.location, "reading the manifest", lambda: _read(manifest))
     except StorageError as error:
         text = "the rows of the manifest can't be read"
         unreadable = make_finding("manifest_unreadable", text, table=_MANIFEST, examples=[reason(error)])
-        records = [record for head in everyone.values() for record in head.recent]
-        return replace(_history([unreadable], len(records), everyone.values(), records), is_known=False)
+        records = [record for head in all_heads.values() for record in head.recent]
+        return replace(_history([unreadable], len(records), all_heads.values(), records), is_known=False)
     findings = list(rows.findings)
     seen: set[str] = set()
-    states = _States({head.base for head in everyone.values() if head.base is not None})
+    states = _States({head.base for head in all_heads.values() if head.base is not None})
     for head in heads:
         findings += _check_epochs(head, rows)
         findings += _check_chain(head, rows, seen, states)
-        findings += _check_origin(head, rows, everyone)
+        findings += _check_origin(head, rows, all_heads)
     broken = [f"{tag.name} ({tag.commit})" for tag in tags if tag.commit not in rows.commits]
     if broken:
         text = "tags name commits that have no record"
         findings.append(make_finding("tag_broken", text, table=_MANIFEST, count=len(broken), examples=broken))
-    history = _history(findings, len(seen), everyone.values(), rows.epochs.values())
+    history = _history(findings, len(seen), all_heads.values(), rows.epochs.values())
     return replace(history, checksums=rows.checksums)
 
 
@@ -233,15 +233,15 @@ class _States:
 def _check_chain(head: Head, rows: Rows, seen: set[str], states: _States) -> Iterator[Finding]:
     chain: list[Record] = []
     commit: str | None = head.commit
-    on_the_way: set[str] = set()
+    chain_commits: set[str] = set()
     while commit is not None and commit not in states:
         record = rows.commits.get(commit)
-        if record is None or commit in on_the_way:
+        if record is None or commit in chain_commits:
             why = "has no record" if record is None else "is its own ancestor"
             text = f"a commit that {head.branch} is made of {why}"
             yield make_finding("record_missing", text, branch=head.branch, examples=[commit])
             return
-        on_the_way.add(commit)
+        chain_commits.add(commit)
         chain.append(record)
         commit = record.parent
     schemas = {head.schema, *(r.schema for r in chain if r.commit not in seen)}
@@ -249,7 +249,7 @@ def _check_chain(head: Head, rows: Rows, seen: set[str], states: _States) -> Ite
     if missing:
         text = f"schemas that {head.branch} or its commits have are not in the manifest"
         yield make_finding("schema_missing", text, branch=head.branch, count=len(missing), examples=missing)
-    seen |= on_the_way
+    seen |= chain_commits
     yield from _check_pins(head, chain[::-1], rows, states, start=commit)
 
 

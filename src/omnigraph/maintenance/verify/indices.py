@@ -45,7 +45,7 @@ PARTS = 16
 BATCH_VALUES = 200
 FULL_TURNS = 2
 """With `full` every value is queried in two groups with different neighbours."""
-TOGETHER = ("INVERTED", "IVF")
+WHOLE_TABLE_KINDS = ("INVERTED", "IVF")
 """Kinds that answer over the whole table only: one task each, also with `full`."""
 
 Filter = Callable[[Sequence[str]], str]
@@ -60,7 +60,7 @@ def index_tasks(
         fact = facts.get(line.version_id, {})
         for index in fact.get("indices", ()):
             body = {"place": location_body, "line": line_json(line), "index": index, "full": full, "seed": seed}
-            split = full and not str(index["kind"]).startswith(TOGETHER)
+            split = full and not str(index["kind"]).startswith(WHOLE_TABLE_KINDS)
             groups: list[list[int] | None] = list(grouped(fact["fragments"])) if split else [None]
             tasks += [{**body, "fragments": group} for group in groups]
     return tasks

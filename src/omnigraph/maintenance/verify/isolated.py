@@ -125,7 +125,7 @@ class _Child:
             self._process.stdin.flush()
             return self._answer(time.monotonic() + TASK_MAX_S)
         except BrokenPipeError as error:
-            raise Died(self._last_words()) from error
+            raise Died(self._last_output()) from error
 
     def _answer(self, deadline_s: float) -> bytes:
         assert self._process.stdout is not None
@@ -136,11 +136,11 @@ class _Child:
                 raise Died(f"it did not come to an end within {TASK_MAX_S:.0f} s")
             part = os.read(out, _CHUNK_BYTES)
             if not part:
-                raise Died(self._last_words())
+                raise Died(self._last_output())
             answer += part
         return answer
 
-    def _last_words(self) -> str:
+    def _last_output(self) -> str:
         code = self._process.wait()
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
         lines = self._log.read().decode(errors="replace").splitlines()

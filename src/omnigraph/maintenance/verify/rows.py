@@ -346,8 +346,8 @@ def named_rows(
     except (StorageError, lance_api.TableMissing):
         return [f"row {i}" for i in row_ids]
     by_id = {row.pop("_rowid"): row for row in rows.to_pylist()}
-    return [_in_words(by_id[i]) + (f" (row {i})" if numbered else "") for i in row_ids if i in by_id]
+    return [_row_text(by_id[i]) + (f" (row {i})" if numbered else "") for i in row_ids if i in by_id]
 
 
-def _in_words(row: Mapping[str, Any]) -> str:
+def _row_text(row: Mapping[str, Any]) -> str:
     return " ".join(f"{k}={v!r}" if k != "id" else repr(v) for k, v in row.items())

@@ -181,10 +181,10 @@ def check_foreign(location: Location, *, old_s: float) -> Iterator[Finding]:
     foreign += [f"{name}/" for name in names if name not in LAYOUT_FOLDERS]
     for folder in TABLE_FOLDERS.values():
         foreign += [f"{folder}/{name}" for name in children(location, folder)[0]]
-    for folder, strange in ((MANIFEST, _beside_lance), (RECOVERY, _no_control)):
+    for folder, foreign_names in ((MANIFEST, _beside_lance), (RECOVERY, _no_control)):
         links: list[str] = []
         old = [file for file in listed(location, folder, links=links) if file.modified_s < old_s]
-        foreign += [f"{folder}/{path}" for path in (*strange(old), *links)]
+        foreign += [f"{folder}/{path}" for path in (*foreign_names(old), *links)]
     if foreign:
         text = "files lie where omnigraph puts none"
         yield make_finding("unexplained_file", text, count=len(foreign), examples=sorted(foreign), cause=FOREIGN)
@@ -197,8 +197,8 @@ def _beside_lance(files: Iterable[StoredFile]) -> Iterator[str]:
 
 def _no_control(files: Iterable[StoredFile]) -> Iterator[str]:
     for file in files:
-        is_ticket = file.path.count("/") == 1 and epoch_of(file.path) is not None
-        if not is_ticket and not _INTENT.fullmatch(file.path):
+        is_lock = file.path.count("/") == 1 and epoch_of(file.path) is not None
+        if not is_lock and not _INTENT.fullmatch(file.path):
             yield file.path
 
 
