@@ -131,7 +131,7 @@ def test_a_table_that_fails_is_told_and_the_code_is_1(cli: Cli, worn: str) -> No
     [
         (("--max-bytes", "lots"), "500MiB"),
         (("--max-time", "soon"), "15m"),
-        (("--tables", "Nobody"), "there is no table Nobody"),
+        (("--tables", "Nobody"), "no node or edge type named 'Nobody'"),
         (("--concurrency", "0"), "--concurrency is a number of at least 1"),
         (("--max-time", "0s"), "--max-time is more than 0 seconds"),
         (("--max-rows", "0"), "--max-rows is a number of at least 1"),
@@ -148,3 +148,10 @@ def test_misuse_is_told_in_words(cli: Cli, worn: str, words: tuple[str, ...], to
     assert done.code != 0
     assert told in done.err
     assert "Traceback" not in done.err
+
+
+def test_an_unknown_table_is_the_same_error_as_in_repair(cli: Cli, worn: str) -> None:
+    done = [cli(verb, worn, "--tables", "Persn", "--json") for verb in ("optimize", "repair")]
+    assert [(d.code, d.error["condition"]) for d in done] == [(1, "unknown_type")] * 2
+    assert done[0].error == done[1].error
+    assert "Did you mean 'Person'?" in done[0].error["remedy"]

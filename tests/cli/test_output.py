@@ -9,7 +9,8 @@ import pytest
 
 from omnigraph.cli import progress
 from omnigraph.cli.output import Table, aligned
-from omnigraph.cli.progress import Progress, size_text
+from omnigraph.cli.progress import Progress
+from omnigraph.config.sizes import size_text
 from tests.cli.conftest import SCHEMA, Cli
 
 

@@ -264,7 +264,7 @@ def keep_cleaning(uri: str, *, seconds: float, pause_s: float, keep: int, orphan
     import omnigraph
     from omnigraph.maintenance.cleanup import policy
 
-    policy.ORPHANS_LEAST_S = policy.MANIFEST_LEAST_S = orphans_s
+    policy.ORPHANS_MIN_S = policy.MANIFEST_MIN_S = orphans_s
     graph = omnigraph.open(uri)
     told: dict[str, Any] = {"runs": 0, "versions_removed": 0, "bytes_removed": 0, "failed": []}
     until = time.monotonic() + seconds

@@ -79,7 +79,7 @@ def clean_again(
 ) -> int:
     from omnigraph.maintenance.cleanup import policy
 
-    policy.ORPHANS_LEAST_S = policy.MANIFEST_LEAST_S = orphans_s
+    policy.ORPHANS_MIN_S = policy.MANIFEST_MIN_S = orphans_s
 
     def act(graph: Any, _: int) -> None:
         graph.cleanup(keep=keep, orphans_older_than=orphans_s, manifest_older_than=max(orphans_s, 60.0), confirm=True)

@@ -18,8 +18,9 @@ from omnigraph.index.declared import kinds_of
 from omnigraph.language.schema.parse import parse_schema
 from omnigraph.maintenance.maintain.policy import SECTIONS, parse_maintain_policy
 from omnigraph.maintenance.maintain.run import MaintainResult, Step
-from omnigraph.maintenance.optimize.bins import DELETED_SHARE, FULL_BYTES
+from omnigraph.maintenance.optimize.bins import FULL_BYTES
 from omnigraph.storage.lance.edits import ROWS_PER_FRAGMENT
+from omnigraph.storage.lance.fragment_stats import DELETED_SHARE
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from tests.maintenance import strangers
 from tests.pages import DOCS, run_page

@@ -12,9 +12,9 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import StorageError
 from omnigraph.maintenance.maintain import run as module
-from omnigraph.maintenance.maintain.run import NOT_LOST, MaintainResult, tells_of_loss
+from omnigraph.maintenance.maintain.run import NOT_LOST, MaintainResult, indicates_loss
 from omnigraph.maintenance.verify import CODES
-from omnigraph.maintenance.verify.findings import INDEX, Finding, found
+from omnigraph.maintenance.verify.findings import INDEX, Finding, make_finding
 from tests.maintenance.verify import damage
 
 SCHEMA = """
@@ -117,9 +117,9 @@ def test_every_error_that_is_not_known_to_be_harmless_holds_back() -> None:
     harmless = {code for code, known in CODES.items() if known.severity == "error"} & NOT_LOST
     assert harmless == NOT_LOST, "names of codes that there are"
     for code, known in CODES.items():
-        assert tells_of_loss(found(code, "x")) == (known.severity == "error" and code not in NOT_LOST), code
+        assert indicates_loss(make_finding(code, "x")) == (known.severity == "error" and code not in NOT_LOST), code
     for code in ("missing_file", "wrong_size"):
-        assert not tells_of_loss(found(code, "x", cause=INDEX)), "an index is made again from its rows"
+        assert not indicates_loss(make_finding(code, "x", cause=INDEX)), "an index is made again from its rows"
 
 
 def dangling(graph: og.Graph) -> None:

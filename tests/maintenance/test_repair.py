@@ -400,7 +400,7 @@ def test_a_table_that_a_branch_only_reads_is_mains_to_repair(graph: Any) -> None
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.maintenance.repair.run.PATIENCE_S", 0.2)
+    monkeypatch.setattr("omnigraph.maintenance.repair.run.WRITER_WAIT_S", 0.2)
 
 
 @pytest.mark.usefixtures("impatient")

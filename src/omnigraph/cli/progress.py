@@ -53,12 +53,3 @@ class Progress:
                 break
         sys.stderr.write("\r\x1b[2K")
         sys.stderr.flush()
-
-
-def size_text(size_bytes: int) -> str:
-    amount = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024 or unit == "GiB":
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    raise AssertionError("unreachable: the last unit takes everything")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from omnigraph.cli.output import count, write_text
-from omnigraph.cli.progress import size_text
+from omnigraph.config.sizes import size_text
 from omnigraph.errors.redact import redact
 from omnigraph.language.controls import escaped
 from omnigraph.tasks.progress import Silent, Watcher

@@ -16,12 +16,10 @@ from omnigraph.commit.advisory_lock import AdvisoryLock
 from omnigraph.commit.operation import Prepared, Successor, View
 from omnigraph.storage.files import checksums
 from omnigraph.storage.lance.tables import Tables
+from omnigraph.storage.manifest.config import SUSPICIOUS_S
 from omnigraph.storage.manifest.records import RECOVERY_ACTOR, RESET, Delta, Head, Pin, Record, apply_delta
 from omnigraph.storage.manifest.table import FULL_EVERY, RECENT_MAX, REFS, Manifest, SwapLost
 from omnigraph.storage.ulids import new_ulid
-
-SUSPICIOUS_S = 60.0
-"""A swap that took longer may have been stopped for days; then its place in history is looked at again."""
 
 
 def commit_record(

@@ -1,8 +1,9 @@
-"""Sizes as people write them: 500MiB, 20GiB, 4096. The same form on the command line and in files."""
+"""Sizes as text: 500MiB, 20GiB, 4096. The same form on the command line and in files."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from omnigraph.errors import UsageError
 
@@ -25,3 +26,16 @@ def size_of(text: str, *, option: str) -> int:
     if found is None:
         raise UsageError(detail=f"{option} takes {SIZE_FORM}, not {text!r}.")
     return found
+
+
+def size_text(size_bytes: float, *, short: bool = False) -> str:
+    """Bytes in the largest unit that they fill, with one decimal; `short` leaves the decimal out from 100 on."""
+    amount, unit = float(size_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} {unit}" if unit == "B" or (short and amount >= 100) else f"{amount:.1f} {unit}"
+
+
+short_size_text = partial(size_text, short=True)

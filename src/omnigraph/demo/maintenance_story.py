@@ -24,7 +24,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import omnigraph as og
-from omnigraph.demo.narrator import Stage, size
+from omnigraph.config.sizes import size_text
+from omnigraph.demo.narrator import Stage
 from omnigraph.demo.query_story import Asked, ask, compare, questions, tell_answers
 from omnigraph.errors import UncoveredDrift
 
@@ -139,7 +140,7 @@ def _decay(graph: og.Graph, commits: int, stage: Stage) -> GraphStats:
     stage.say(f"   {made:,} commits on main later, omnigraph stats:")
     stage.say(f"   {'table':<16}{'rows':>10}{'fragments':>11}{'versions':>10}{'on disk':>12}  indexed")
     for t in found.tables:
-        figures = f"{t.rows:>10,}{t.fragments:>11,}{t.versions:>10,}{size(t.bytes_on_disk):>12}"
+        figures = f"{t.rows:>10,}{t.fragments:>11,}{t.versions:>10,}{size_text(t.bytes_on_disk):>12}"
         stage.say(f"   {t.table_key:<16}{figures}  {100 * t.coverage:.0f} %")
     stage.say(f"   its advice, among others: {found.advice[0]}")
     assert found.small_fragments > 20, found
@@ -173,15 +174,15 @@ def _cleanup(graph: og.Graph, fresh: GraphStats, stage: Stage, times: dict[str, 
     plan = graph.plan_cleanup(keep=KEEP)
     files = sum(len(t.files) for t in plan.tables)
     told = f"{plan.old_versions_removed:,} versions and {files:,} files that only they need"
-    stage.say(f"   the plan: {told}, {size(plan.bytes_removed)}")
+    stage.say(f"   the plan: {told}, {size_text(plan.bytes_removed)}")
     result = graph.cleanup(plan=plan, confirm=True)
     assert not result.failed, result
     assert result.old_versions_removed >= plan.old_versions_removed > 0
     times["cleanup"] = result.seconds
     tidy = graph.stats()
     stage.say(
-        f"   versions: {fresh.versions:,} → {tidy.versions:,}; on disk: {size(fresh.bytes_on_disk)} → "
-        f"{size(tidy.bytes_on_disk)}; {result.seconds:.1f} s. What the branch {BRANCH} stands on was kept."
+        f"   versions: {fresh.versions:,} → {tidy.versions:,}; on disk: {size_text(fresh.bytes_on_disk)} → "
+        f"{size_text(tidy.bytes_on_disk)}; {result.seconds:.1f} s. What the branch {BRANCH} stands on was kept."
     )
     assert tidy.bytes_on_disk < fresh.bytes_on_disk
     assert graph.snapshot(BRANCH).count("Post") > 0

@@ -26,7 +26,3 @@ class Stage:
         return og.open(
             uri, actor="demo", engine=self.engine, master=settings.master, conf=settings.conf, watcher=watcher
         )
-
-
-def size(size_bytes: int) -> str:
-    return f"{size_bytes / 2**20:.0f} MiB" if size_bytes >= 10 << 20 else f"{size_bytes / 2**20:.1f} MiB"

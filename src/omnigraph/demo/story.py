@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
+from omnigraph.config.sizes import size_text
 from omnigraph.demo.branch_story import CONFLICTS_FILE, Merged, tell_branches
 from omnigraph.demo.generate import World, generate
 from omnigraph.demo.maintenance_story import MaintenanceMethods, tell_upkeep
-from omnigraph.demo.narrator import Stage, size
+from omnigraph.demo.narrator import Stage
 from omnigraph.errors import UsageError
 from omnigraph.pipeline.file.run import PipelineResult, run_pipeline
 
@@ -145,7 +146,9 @@ def _make(folder: str, scale: float, seed: int, stage: Stage, times: dict[str, f
         shutil.copyfile(HERE / name, os.path.join(folder, name))
     times["make"] = time.monotonic() - began
     nodes = sum(world.rows.values()) - world.edges
-    stage.say(f"   {world.edges:,} edges and {nodes:,} nodes as CSV, Parquet and JSON lines, {size(world.size_bytes)};")
+    stage.say(
+        f"   {world.edges:,} edges and {nodes:,} nodes as CSV, Parquet and JSON lines, {size_text(world.size_bytes)};"
+    )
     stage.say(f"   {sum(world.rejects.values()):,} rows among them are broken on purpose.")
     return world
 
@@ -227,7 +230,7 @@ def summary(report: Report, *, kept: bool) -> list[str]:
     lines = [
         "",
         f"Done in {sum(report.seconds.values()):.0f} s. You have seen a graph database without a server:",
-        f"  {edges:,} edges from {size(report.input_bytes)} of files became visible at once, in one commit;",
+        f"  {edges:,} edges from {size_text(report.input_bytes)} of files became visible at once, in one commit;",
         f"  {sum(report.rejected_by_rule.values()):,} broken rows were found by the schema: none got in, none is lost;",
         f"  {report.vectors:,} posts got a vector from a model that runs on this machine;",
         "  running it again changed nothing; a killed writer left nothing broken;",

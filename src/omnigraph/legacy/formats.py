@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import StorageError
 from omnigraph.storage.lance import lance_api
+from omnigraph.storage.manifest.config import SUSPICIOUS_S
 from omnigraph.storage.manifest.records import Head
 from omnigraph.storage.manifest.rows import FORMAT_KEY, PRIMARY_KEY
 from omnigraph.storage.manifest.table import HEAD, REFS, Manifest, SwapLost
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 Heads = Mapping[str, Head]
-SUSPICIOUS_S = 60.0
-"""A swap that took longer may have been stopped for days; then its place in history is looked at again."""
 
 
 def to_two(manifest: Manifest) -> None:

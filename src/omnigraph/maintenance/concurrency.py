@@ -1,7 +1,7 @@
-"""Doing the same with many things at once, where that helps.
+"""Run a function on many items in threads, where that helps.
 
-Requests to a bucket wait for the network, and many of them wait together. On a local disk threads of Python only take
-turns with each other, and a file that takes microseconds to read would wait for its turn for milliseconds.
+Requests to a bucket wait for the network, and many can wait at once. On a local disk Python's threads only contend with
+each other: a file that takes microseconds to read would wait milliseconds for its thread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Uncovered drift: a table that moved without the door.
+"""Drift: versions above a pin that no operation of the committer explains.
 
-A version above a table's pin belongs to somebody. With a stamp of ours it is the effect of an operation: of a running
-or a dead writer, or a leftover of a decided one, which the next writer restores over. So it is if the plan of the
-operation that is under way declares it, because Lance takes no stamp for it. Without either it is drift: some Lance
-client wrote there. Readers never see it, writers refuse the table, and only `repair` publishes or discards it.
+A version above a table's pin with a stamp is the effect of an operation: of a running or a crashed writer, or a
+leftover version of a decided one, which the next writer restores over. The same holds if the plan of the operation in
+progress declares it, because Lance takes no stamp for it. Without either it is drift: another Lance client wrote it.
+Readers never see it, writers refuse the table, and only `repair` publishes or discards it.
 
-A branch answers only for the lines that it owns: its own forks, on main the tables themselves. Nothing is written here.
+A branch is responsible only for the lines that it owns: its own forks, on main the root tables. Nothing is written.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 UNREADABLE = "unreadable"
-"""Stands among the operations for a version whose transaction is gone or can't be read."""
+"""Takes the place of the operation of a version whose transaction is missing or can't be read."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """One table whose newest version is not explained by any operation of ours.
+    """One table whose newest version no operation of the committer explains.
 
     `operations` are the names of Lance's operations between pin and HEAD, one per version, oldest first.
     """
@@ -46,7 +46,7 @@ class Drift:
 
     @property
     def has_stamped(self) -> bool:
-        """Whether versions of ours, leftovers of a decided operation, lie between the pin and HEAD as well."""
+        """Whether leftover versions of a decided operation lie between the pin and HEAD as well."""
         return any(Stamp.parse(step.stamp) is not None for step in self.steps)
 
 
@@ -62,7 +62,7 @@ def drift_of(view: View, type_id: str) -> Drift | None:
         return None
     head = view.manifest.head(view.head.branch)
     if (head.incarnation, head.epoch) != (view.head.incarnation, view.head.epoch):
-        # What was under way may have been published since the view was taken, and its plan be gone.
+        # The operation in progress may have been published since the view was read, and its plan removed.
         newer = replace(view, head=head, pins=view.manifest.pins(head))
         return drift_of(newer, type_id) if type_id in newer.pins else None
     return Drift(
@@ -76,33 +76,33 @@ def drift_of(view: View, type_id: str) -> Drift | None:
 
 
 def _declared(view: View, type_id: str) -> set[str | None]:
-    """The operations without a stamp that the plans of the epoch under way, if one is, declare for this table.
+    """The operations without a stamp that the plans of the epoch in progress, if any, declare for this table.
 
-    With them None, for a version that a power loss took from among theirs.
+    With them None, for one of their versions that a power loss removed.
     """
     locks = AdvisoryLocks(ControlObjects(view.manifest.location))
-    held = locks.holder(view.head.incarnation, view.head.epoch + 1)
-    plans = map(Plan.read, locks.plans(held[0])) if held is not None else ()
-    found: set[str | None] = {
+    holder = locks.holder(view.head.incarnation, view.head.epoch + 1)
+    plans = map(Plan.read, locks.plans(holder[0])) if holder is not None else ()
+    operations: set[str | None] = {
         name for plan in plans if plan and type_id in plan.tables for name in plan.tables[type_id].unstamped
     }
-    return found | {None} if found else found
+    return operations | {None} if operations else operations
 
 
 def _newest_version(view: View, type_id: str) -> int:
-    """Asked of Lance, which lists: a stranger's cleanup can leave a hole above the pin, where a quick probe stops."""
+    """By a listing: cleanup of a foreign client can leave a gap above the pin, where a quick probe stops."""
     pin, table = view.pins[type_id], published(view, type_id)
     try:
         with lance_api.reading(f"looking for versions of {pin.path}"):
             return int(table.latest_version)
     except StorageError:
-        return view.tables.newest_version(pin)  # which knows versions that a power loss has cut short
+        return view.tables.newest_version(pin)  # which ignores truncated versions
 
 
 def published(view: View, type_id: str) -> LanceDataset:
     """The version that the branch publishes.
 
-    VersionMissing if it is lost; VersionReclaimed if the branch has moved on, and cleanup has followed.
+    VersionMissing if it is lost; VersionReclaimed if the branch has moved since, and cleanup removed the version.
     """
     pin = view.pins[type_id]
     try:
@@ -113,5 +113,5 @@ def published(view: View, type_id: str) -> LanceDataset:
 
 def drifts(view: View) -> list[Drift]:
     """The drift of every table of the branch that has some, in the order of their keys."""
-    found = (drift_of(view, type_id) for type_id in view.pins)
-    return sorted((d for d in found if d is not None), key=lambda d: d.table_key)
+    drifts_found = (drift_of(view, type_id) for type_id in view.pins)
+    return sorted((d for d in drifts_found if d is not None), key=lambda d: d.table_key)

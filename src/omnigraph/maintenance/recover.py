@@ -1,12 +1,12 @@
-"""Recover: see which operations are undecided, and settle those whose writers are dead.
+"""Recover: list undecided operations, and decide those of crashed writers.
 
-1. list     tickets of epochs that no head has reached, and in a graph of an older format the intents of its programs
-2. settle   each whose writer is provably gone, as any writer would: forward if all of it is there, back if not
-3. wait     for those who may be alive; a heartbeat that stands still for a lease makes them dead, and goes on with 2
+1. list     advisory locks of epochs that no head has reached, and in a graph of an older format its intents
+2. decide   each whose writer is provably gone, as any writer would: roll forward if all effects are present, else back
+3. wait     for writers that may be alive; after a heartbeat stood still for a lease the writer counts as crashed: 2
 
 Keeps: what an operation did is visible as a whole or not at all, and its outcome stays on record, with a commit by the
-actor `omnigraph:recovery` where tables had to be restored. A crash leaves the epoch undecided; the next one settles it.
-`pending` writes nothing.
+actor `omnigraph:recovery` where tables had to be restored. A crash leaves the epoch undecided; the next recovery
+decides it. `pending` writes nothing.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from omnigraph.storage.manifest.table import FORMAT
 from omnigraph.storage.objects import reserve
 
 LOOK_EVERY_S = 0.05
-SETTLE_LEAST_S = 30.0
-"""For how long at least a dead writer's operation is tried to be settled, while the store fails."""
+RECOVERY_MIN_S = 30.0
+"""For how long at least recovery of a crashed writer's operation is retried while the store fails."""
 
 Outcome = Literal["rolled_forward", "rolled_back", "committed"]
 
 
 @dataclass(frozen=True)
 class Pending:
-    """An operation that is not decided. `alive`: its writer is not known to be dead."""
+    """An operation that is not decided. `alive`: its writer is not known to have crashed."""
 
     branch: str
     incarnation: str
@@ -64,7 +64,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class RecoverResult:
-    """`pending` are the operations of living writers that did not finish while this waited."""
+    """`pending` are the operations of live writers that did not finish during the wait."""
 
     settled: tuple[Settled, ...]
     pending: tuple[Pending, ...]
@@ -87,24 +87,25 @@ def pending(committer: Committer) -> list[Pending]:
     return sorted(_undecided(committer), key=lambda p: (p.branch, p.epoch))
 
 
-def _on(found: list[Pending], branch: str | None) -> list[Pending]:
-    return [p for p in found if branch is None or p.branch == branch]
+def _of_branch(operations: list[Pending], branch: str | None) -> list[Pending]:
+    return [p for p in operations if branch is None or p.branch == branch]
 
 
-def require_settled(committer: Committer, branch: str, *, verb: str, wait_s: float) -> None:
-    """Refuse to go on while an operation of the branch is undecided; a living writer is waited for a little.
+def require_recovered(committer: Committer, branch: str, *, verb: str, wait_s: float) -> None:
+    """Refuse while an operation of the branch is undecided, after a short wait for a live writer.
 
-    WriterActive if somebody may be at work, RecoveryPending if a dead writer's operation is open. Settles nothing.
+    WriterActive if a writer may be alive, RecoveryPending if the operation of a crashed writer is undecided. Recovers
+    nothing.
     """
     deadline = time.monotonic() + wait_s
     while True:
-        found = _on(pending(committer), branch)
-        if not found:
+        operations = _of_branch(pending(committer), branch)
+        if not operations:
             return
-        if not found[0].alive or time.monotonic() > deadline:
+        if not operations[0].alive or time.monotonic() > deadline:
             break
         time.sleep(LOOK_EVERY_S)
-    first = found[0]
+    first = operations[0]
     if first.alive:
         raise WriterActive(verb=verb, branch=branch, kind=first.kind, operation_id=first.operation)
     raise RecoveryPending(
@@ -116,17 +117,17 @@ def require_settled(committer: Committer, branch: str, *, verb: str, wait_s: flo
 
 
 def undecided(committer: Committer) -> Iterator[tuple[str, AdvisoryLock, bool]]:
-    """(branch, ticket, whether its holder may be taken over) of every operation that no head has reached."""
-    # Listed before the heads are read: what a head has not reached then was undecided when it was listed.
+    """(branch, advisory lock, whether it may be claimed) of every operation that no head has reached."""
+    # Listed before the heads are read: what no head has reached then was undecided when it was listed.
     listed = {(e.name.partition("/")[0], epoch_of(e.name)) for e in committer.locks.objects.entries() if "/" in e.name}
     heads = {head.incarnation: head for head in committer.manifest.heads().values()}
     for incarnation, epoch in listed:
         head = heads.get(incarnation)
         if head is None or epoch is None or epoch <= head.epoch:
             continue
-        held = committer.locks.holder(incarnation, epoch)
-        if held is not None:
-            yield head.branch, *held
+        holder = committer.locks.holder(incarnation, epoch)
+        if holder is not None:
+            yield head.branch, *holder
 
 
 def _undecided(committer: Committer) -> Iterator[Pending]:
@@ -136,10 +137,10 @@ def _undecided(committer: Committer) -> Iterator[Pending]:
 
 
 def recover(committer: Committer, *, wait_s: float, branch: str | None = None) -> RecoverResult:
-    """Settle what dead writers left; wait up to `wait_s` for the living ones to finish or to be known as dead.
+    """Recover operations of crashed writers; wait up to `wait_s` for live ones to finish or to count as crashed.
 
-    On all branches, or on one. A store that fails on one is told of after the others. On a full disk it uses the space
-    that is kept for that.
+    On all branches, or on one. A failure of the store on one branch is raised after the others. On a full disk it uses
+    the reserve.
     """
     location = committer.manifest.location
     try:
@@ -153,11 +154,11 @@ def _recover(committer: Committer, *, wait_s: float, branch: str | None) -> Reco
     failed: StorageError | None = None
     with committer.mutex:
         require_current(committer.manifest, observe=committer.observe)
-        found = _on(pending(committer), branch)
-        for operation in found:
+        operations = _of_branch(pending(committer), branch)
+        for operation in operations:
             deadline = started + wait_s
             if not operation.alive:
-                deadline = max(deadline, time.monotonic() + SETTLE_LEAST_S)
+                deadline = max(deadline, time.monotonic() + RECOVERY_MIN_S)
             try:
                 committer.wait(operation.branch, operation.incarnation, operation.epoch, deadline)
             except BranchNotFound:
@@ -167,11 +168,11 @@ def _recover(committer: Committer, *, wait_s: float, branch: str | None) -> Reco
         if failed is not None:
             raise failed
         committer.sweep()
-        settled = tuple(s for p in found for s in _settled(committer, p))
-        return RecoverResult(settled, tuple(_on(pending(committer), branch)), time.monotonic() - started)
+        decided = tuple(s for p in operations for s in _decided(committer, p))
+        return RecoverResult(decided, tuple(_of_branch(pending(committer), branch)), time.monotonic() - started)
 
 
-def _settled(committer: Committer, was: Pending) -> Iterator[Settled]:
+def _decided(committer: Committer, was: Pending) -> Iterator[Settled]:
     record = committer.manifest.outcome(was.incarnation, was.epoch)
     if record is not None:
         outcome = (record.recovery or {}).get("outcome", "committed")

@@ -1,21 +1,20 @@
-"""Relocate: make a copied or moved graph independent of where it was.
+"""Relocate: make a copied or moved graph independent of its old address.
 
-Lance writes absolute addresses into versions of forks (`storage/files/base_paths.py`). A folder that was copied or
-moved is refused by whatever opens a fork, until these are rewritten:
+Lance writes absolute addresses into versions of forks (`storage/files/base_paths.py`). A copied or moved graph is
+refused when a fork is opened, until these are rewritten:
 
 1. plan     list every table folder, read every version in it, note those with base paths of this table below another
             address. A preview ends here
-2. refuse   `from_` that no version names; the old address is this very folder under another path
+2. refuse   `from_` that no version names; the old address is this folder under another path
 3. record   the checksums that these files will have, beside those that they had: verify takes either
 4. rewrite  each of these files, one after the other, as a whole (`storage/files/rebase.py`)
 5. verify   the whole graph, without reading data
 
-Keeps: rows, versions, their numbers and times, commits; the old address is only looked at, never written. A copy stays
-a copy: afterwards both graphs work and share nothing. Main, and every fork that is done, can be read and written
-meanwhile.
+Keeps: rows, versions, their numbers and times, commits; the old address is only read, never written. Afterwards
+both graphs work and share nothing. Main, and every rewritten fork, can be read and written meanwhile.
 
-A crash leaves some files rewritten: each is whole and right, what is not done is still refused with GraphMoved, and the
-next run does the rest. Running it on a graph that was not moved changes nothing.
+A crash leaves some files rewritten: each is complete and correct, the others are still refused with GraphMoved, and the
+next run rewrites them. Running it on a graph that was not moved changes nothing.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class MovedVersion:
 
 @dataclass(frozen=True)
 class RecordedRoot:
-    """An address that versions name. `is_graph`: there is a graph at it, as far as can be seen from here."""
+    """An address that versions name. `is_graph`: there is a graph at it, as far as this process can see."""
 
     root: str
     versions: int
@@ -171,15 +170,15 @@ def _require_another_place(location: Location, roots: dict[str, int]) -> None:
             raise UsageError(detail=detail)
 
 
-def _is_same_folder(one: str, other: str) -> bool:
+def _is_same_folder(first: str, second: str) -> bool:
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(first, second)
     except OSError:
-        return False  # it is not there, or not for us to see
+        return False  # it does not exist, or access is denied
 
 
 def _is_graph(location: Location, root: str) -> bool:
-    """Whether there is a graph at an address of the same store. One of another store can't be asked from here."""
+    """Whether there is a graph at an address of the same store. One of another store can't be checked."""
     if location.is_local != ("://" not in root):
         return False
     if location.is_local:
@@ -187,14 +186,14 @@ def _is_graph(location: Location, root: str) -> bool:
     try:
         return graph_exists(Location(root, is_local=False, options=location.options))
     except StorageError:
-        return False  # a bucket that is not for us to see
+        return False  # access to the bucket is denied
 
 
 def _by_table(versions: Sequence[MovedVersion]) -> list[dict[str, Any]]:
     counts: dict[tuple[str, str | None], int] = {}
     for version in versions:
-        place = (version.table, version.fork)
-        counts[place] = counts.get(place, 0) + 1
+        line = (version.table, version.fork)
+        counts[line] = counts.get(line, 0) + 1
     return [{"table": table, "fork": fork, "versions": number} for (table, fork), number in counts.items()]
 
 

@@ -1,8 +1,8 @@
 """Stats: the health of a graph in figures, without changing anything and without reading data.
 
 1. view     the branch's head and pins
-2. tables   per table, some at a time: open the pinned version (fragments, deletions, index coverage stand in its
-            manifest) and list its folder once (bytes, versions and forks of all that lies there)
+2. tables   per table, some at a time: open the pinned version (its manifest has fragments, deletions and index
+            coverage) and list its folder once (bytes, versions and forks)
 3. graph    the manifest's own size and versions, branches, commits, undecided operations, drift, files of loads
 4. advice   what to run, and why, in sentences
 
@@ -28,7 +28,7 @@ from omnigraph.maintenance.recover import pending
 from omnigraph.storage.files.blob_files import in_listing
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.lance.edits import ROWS_PER_FRAGMENT
-from omnigraph.storage.lance.fragment_stats import Fragment, fragments_of
+from omnigraph.storage.lance.fragment_stats import DELETED_SHARE, Fragment, fragments_of
 from omnigraph.storage.lance.indices import BuiltIndex, built_indices
 from omnigraph.storage.layout import MANIFEST, STAGING
 from omnigraph.storage.manifest.records import Record
@@ -39,14 +39,13 @@ from omnigraph.storage.objects.listing import StoredFile, listed
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-AT_A_TIME = 8
+CONCURRENCY = 8
 LOOK_BACK_EPOCHS = 512
-"""How far back the last optimize is looked for: the cost must not grow with the history."""
+"""How many epochs are searched for the last optimize: the cost must not grow with the history."""
 SMALL_MAX = 8
-"""More small fragments than this in a table are worth a line of advice."""
-DELETED_SHARE = 0.1
+"""More small fragments than this in a table give a line of advice."""
 DISK_SHARE = 4
-"""A folder this many times as large as what is live in it is worth one as well."""
+"""So does a folder this many times as large as its live data."""
 _VERSION = re.compile(r"(^|/)_versions/\d+\.manifest$")
 
 
@@ -107,8 +106,8 @@ class TableStats:
         """The share of rows that indices cover, over all indices; declared ones that are missing cover none, pending
         ones do not count.
         """
-        wanted = self.rows * (len(self.indices) + len(self.missing_indices))
-        return 1.0 if wanted == 0 else sum(i.rows_covered for i in self.indices) / wanted
+        rows = self.rows * (len(self.indices) + len(self.missing_indices))
+        return 1.0 if rows == 0 else sum(i.rows_covered for i in self.indices) / rows
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -125,9 +124,9 @@ class TableStats:
 class GraphStats:
     """The figures of one branch's tables, and those of the graph as a whole.
 
-    `commits` counts the commits on record, of all branches that ever were. `pending` are undecided operations, of
-    which `pending_dead` by writers that died. `last_optimize` is the time of the newest optimize of this branch, in
-    ISO form; None if there was none lately.
+    `commits` counts the commits on record, of all branches, deleted ones included. `pending` are undecided
+    operations, of which `pending_dead` by crashed writers. `last_optimize` is the time of the newest optimize of this
+    branch, in ISO form; None if there was no recent one.
     """
 
     uri: str
@@ -188,8 +187,8 @@ class GraphStats:
     @property
     def coverage(self) -> float:
         """As of a table, over all of them, weighted by rows."""
-        wanted = sum(t.rows * (len(t.indices) + len(t.missing_indices)) for t in self.tables)
-        return 1.0 if wanted == 0 else sum(i.rows_covered for t in self.tables for i in t.indices) / wanted
+        rows = sum(t.rows * (len(t.indices) + len(t.missing_indices)) for t in self.tables)
+        return 1.0 if rows == 0 else sum(i.rows_covered for t in self.tables for i in t.indices) / rows
 
     def to_json(self) -> dict[str, Any]:
         own = {k: v for k, v in asdict(self).items() if k not in ("tables", "advice")}
@@ -208,14 +207,14 @@ def stats(committer: Committer, *, branch: str) -> GraphStats:
     """The figures as they are now. Nothing is written."""
     view = committer.view(branch)
     types = [t for t in view.schema.types() if t.id in view.pins]
-    with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="omnigraph-stats") as pool:
+    with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="omnigraph-stats") as pool:
         manifest_files = pool.submit(listed, view.tables.location, MANIFEST)
         staging_files = pool.submit(listed, view.tables.location, STAGING)
         tables = tuple(pool.map(lambda t: _table(view, t), types))
     manifest = view.manifest.table()
     operations = pending(committer)
     newest = _last_optimize(view)
-    found = GraphStats(
+    graph_stats = GraphStats(
         uri=view.tables.location.uri,
         branch=branch,
         commit=view.head.commit,
@@ -233,11 +232,11 @@ def stats(committer: Committer, *, branch: str) -> GraphStats:
         last_optimize=None if newest is None else newest.created_at.isoformat(timespec="seconds"),
         last_optimize_commit=None if newest is None else newest.commit,
     )
-    return replace(found, advice=tuple(_advice(found)))
+    return replace(graph_stats, advice=tuple(_advice(graph_stats)))
 
 
 def _versions(files: Sequence[StoredFile]) -> int:
-    """Files of versions that are in a table's history; detached ones, which optimize makes on its way, are not."""
+    """Files of versions that are in a table's history; detached ones, which optimize creates in between, are not."""
     return sum(_VERSION.search(f.path) is not None for f in files)
 
 
@@ -263,11 +262,11 @@ def _last_optimize(view: View) -> Record | None:
 
 def _table(view: View, t: EntityType) -> TableStats:
     pin = view.pins[t.id]
-    found = TableStats(table_key=t.key, path=pin.path, version=pin.version)
+    figures = TableStats(table_key=t.key, path=pin.path, version=pin.version)
     try:
         files = listed(view.tables.location, pin.root)
-        found = replace(
-            found,
+        figures = replace(
+            figures,
             bytes_on_disk=sum(f.size for f in files),
             files=len(files),
             versions=_versions(files),
@@ -279,9 +278,9 @@ def _table(view: View, t: EntityType) -> TableStats:
             fragments, built = fragments_of(table, beside), built_indices(table)
         drifted = drift_of(view, t.id) is not None
     except OmnigraphError as error:
-        return replace(found, error=error.message)
+        return replace(figures, error=error.message)
     return replace(
-        found,
+        figures,
         rows=sum(f.rows for f in fragments),
         deleted_rows=sum(f.deleted for f in fragments),
         fragments=len(fragments),
@@ -314,7 +313,7 @@ def _index(index: BuiltIndex, fragments: Sequence[Fragment]) -> IndexStats:
 def _missing(t: EntityType, built: Sequence[BuiltIndex], *, waiting: bool) -> Iterator[str]:
     """Declared indices that are not built: those that wait for vectors, or the others.
 
-    Where optimize has been and a vector index is still not there, it waits; counting its vectors would read data.
+    A vector index that is still missing after an optimize is pending; counting its vectors would read data.
     """
     for want in declared(t):
         is_built = any(b.column == want.column and b.kind.startswith(want.kind) for b in built)
@@ -325,33 +324,33 @@ def _missing(t: EntityType, built: Sequence[BuiltIndex], *, waiting: bool) -> It
 # ---- advice ----------------------------------------------------------------------------------------------------------
 
 
-def _advice(found: GraphStats) -> Iterator[str]:
+def _advice(graph: GraphStats) -> Iterator[str]:
     """What to run, most urgent first."""
-    on = f" --branch {found.branch}" if found.branch != "main" else ""
-    if found.pending_dead:
-        told = _many(found.pending_dead, "operation of a dead writer is", "operations of dead writers are")
-        yield f"run omnigraph maintain: {told} not settled"
-    for table in found.tables:
+    on = f" --branch {graph.branch}" if graph.branch != "main" else ""
+    if graph.pending_dead:
+        text = _many(graph.pending_dead, "operation of a dead writer is", "operations of dead writers are")
+        yield f"run omnigraph maintain: {text} not settled"
+    for table in graph.tables:
         if table.error is not None:
             yield f"run omnigraph verify{on}: {table.table_key} can't be opened"
         elif table.drifted:
             yield f"run omnigraph repair{on}: {table.table_key} was changed without omnigraph"
-    for table in found.tables:
-        reasons = list(_worn(table))
+    for table in graph.tables:
+        reasons = list(_optimize_reasons(table))
         if reasons:
             yield f"run omnigraph optimize{on}: {', '.join(reasons)} in {table.table_key}"
-    # What can't be opened may have nothing else left but its older versions.
-    whole = [t for t in found.tables if t.error is None]
+    # Of a table that can't be opened the older versions may be all that is left.
+    whole = [t for t in graph.tables if t.error is None]
     old = [t for t in whole if t.versions > 1 and t.bytes_on_disk > DISK_SHARE * max(t.bytes_live, 1 << 20)]
     if old:
         size = sum(t.bytes_on_disk - t.bytes_live for t in old)
         names = ", ".join(t.table_key for t in old[:3]) + (" and others" if len(old) > 3 else "")
         yield f"run omnigraph cleanup: {size / 2**20:,.0f} MiB of older versions in {names}"
-    if found.staging_bytes and not found.pending:
-        yield f"run omnigraph cleanup: {found.staging_bytes / 2**20:,.1f} MiB of files that loads left"
+    if graph.staging_bytes and not graph.pending:
+        yield f"run omnigraph cleanup: {graph.staging_bytes / 2**20:,.1f} MiB of files that loads left"
 
 
-def _worn(table: TableStats) -> Iterator[str]:
+def _optimize_reasons(table: TableStats) -> Iterator[str]:
     if table.small_fragments > SMALL_MAX:
         yield f"{table.small_fragments:,} small fragments"
     if table.deleted_fraction > DELETED_SHARE:
@@ -363,5 +362,5 @@ def _worn(table: TableStats) -> Iterator[str]:
         yield _many(len(table.missing_indices), "declared index that is", "declared indices that are") + " not built"
 
 
-def _many(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+def _many(number: int, singular: str, plural: str) -> str:
+    return f"{number:,} {singular if number == 1 else plural}"

@@ -16,8 +16,8 @@ import pytest
 import omnigraph as og
 from omnigraph.commit.committer import Committer
 from omnigraph.errors import VersionReclaimed
-from omnigraph.maintenance import cleanup as module
 from omnigraph.maintenance.cleanup import execute, sightings
+from omnigraph.maintenance.cleanup import run as module
 from omnigraph.storage.manifest.records import Pin
 from tests.branch.operations import Adopt, run
 from tests.maintenance.cleanup.conftest import pin_of, rows

@@ -125,18 +125,18 @@ def test_an_unpublished_fork_that_nobody_has_touched_for_long_is_reclaimed(histo
 def test_a_fork_whose_fresh_check_is_not_possible_is_skipped_and_a_later_run_reclaims_it(
     history: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from omnigraph.maintenance import cleanup as module
+    from omnigraph.maintenance.cleanup import run as module
 
     fork = stray_fork(history, "0123456789ab-3-deadbeef")
     looks = iter(range(100))
-    read = module.read_floors
+    read = module.read_retained_versions
 
     def failing(*args: object, **options: object) -> object:
         if next(looks) >= 2:  # planning and excluding have looked
             raise StorageError(doing="reading the manifest", detail="not now")
         return read(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "read_floors", failing)
+    monkeypatch.setattr(module, "read_retained_versions", failing)
     result = history.cleanup(keep=1, confirm=True)
     assert fork.exists()
     assert "not now" in str(result.reclaimed_forks[0].error)

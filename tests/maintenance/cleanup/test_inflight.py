@@ -13,8 +13,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.commit import owner
-from omnigraph.maintenance import cleanup as module
 from omnigraph.maintenance.cleanup import execute
+from omnigraph.maintenance.cleanup import run as module
 from omnigraph.storage import durability
 from omnigraph.storage.objects import leases
 from tests.maintenance.cleanup.conftest import DAY_S, make_old, pin_of, root_of, rows

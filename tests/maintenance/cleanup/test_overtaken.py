@@ -9,8 +9,8 @@ import pytest
 
 import omnigraph as og
 from omnigraph.commit.attempt import Attempt
-from omnigraph.maintenance import cleanup as driver
 from omnigraph.maintenance.cleanup import plan as planning
+from omnigraph.maintenance.cleanup import run as driver
 from tests.commit.stepper import open_without_heart
 
 

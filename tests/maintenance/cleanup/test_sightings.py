@@ -13,7 +13,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.commit import owner
-from omnigraph.maintenance import cleanup as cleanups
+from omnigraph.maintenance.cleanup import run as cleanups
 from omnigraph.maintenance.cleanup import sightings
 from omnigraph.storage.objects import leases
 from tests.maintenance.cleanup.conftest import DAY_S, root_of, versions

@@ -10,7 +10,7 @@ import lance
 import pytest
 
 import omnigraph as og
-from omnigraph.errors import StaleView, UsageError
+from omnigraph.errors import StaleView, UnknownType, UsageError
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.lance.indices import built_indices
 from tests.maintenance.optimize.answers import disagreements
@@ -253,7 +253,7 @@ def test_budgets_do_the_best_part_first_and_say_what_is_left(worn: og.Graph) -> 
     assert worn.optimize().commit is None
     with pytest.raises(UsageError, match="max_bytes"):
         worn.optimize(max_bytes=0)
-    with pytest.raises(UsageError, match="no table Nobody"):
+    with pytest.raises(UnknownType, match="'Nobody'"):
         worn.optimize(tables=["Nobody"])
 
 

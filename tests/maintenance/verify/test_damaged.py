@@ -12,7 +12,7 @@ import pytest
 import omnigraph as og
 from omnigraph.maintenance.verify.checksums import Checksums
 from omnigraph.maintenance.verify.indices import check_index, index_tasks
-from omnigraph.maintenance.verify.scope import FrozenManifest, place_json, scope_of
+from omnigraph.maintenance.verify.scope import FrozenManifest, location_json, scope_of
 from tests.commit import plant
 from tests.maintenance.verify import damage
 from tests.maintenance.verify.test_around import gone
@@ -88,9 +88,10 @@ def tasks_of(graph: og.Graph, table: str) -> Iterator[dict[str, Any]]:
     manifest = FrozenManifest(graph._manifest.location)
     lines = [line for line in scope_of(manifest, [manifest.head("main")]).lines if line.type.key == table]
     facts = {
-        line.at: {"fragments": [], "indices": [{"name": "id_btree", "kind": "BTREE", "column": "id"}]} for line in lines
+        line.version_id: {"fragments": [], "indices": [{"name": "id_btree", "kind": "BTREE", "column": "id"}]}
+        for line in lines
     }
-    yield from index_tasks(place_json(manifest.location), lines, facts, full=False, seed=1)
+    yield from index_tasks(location_json(manifest.location), lines, facts, full=False, seed=1)
 
 
 def test_whatever_byte_of_an_index_is_wrong_it_is_a_finding_of_its_table(plain: og.Graph) -> None:

@@ -14,7 +14,7 @@ import pytest
 import omnigraph as og
 from omnigraph.cli.main import main
 from omnigraph.maintenance.verify import CODES
-from omnigraph.maintenance.verify.findings import found, remedied
+from omnigraph.maintenance.verify.findings import make_finding, remedied
 from tests.maintenance.verify import damage
 
 TO_FILL_IN = {"FILE", "ID", "NAME"}
@@ -40,7 +40,7 @@ def causes() -> Iterator[tuple[str, str | None]]:
 
 
 def remedy_for(graph: og.Graph, code: str, cause: str | None, table: str) -> str:
-    return remedied(found(code, "", table=table, branch="main", cause=cause), graph.uri).remedy
+    return remedied(make_finding(code, "", table=table, branch="main", cause=cause), graph.uri).remedy
 
 
 def test_every_command_of_every_remedy_is_accepted(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typer import Option
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.options import Cluster, GraphId, Json, Quiet, Store, Uri, Yes
 from omnigraph.cli.output import Answer, Table, count, echo_target
-from omnigraph.cli.progress import size_text
 from omnigraph.cli.target import resolve_direct
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
+from omnigraph.config.sizes import size_text
 from omnigraph.errors import UsageError
 
 if TYPE_CHECKING:

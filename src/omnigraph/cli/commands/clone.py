@@ -9,10 +9,10 @@ from typer import Option
 from omnigraph.cli.commands.verify import findings_text
 from omnigraph.cli.options import AsOf, At, Json, Quiet, Words
 from omnigraph.cli.output import Answer, count, echo_target
-from omnigraph.cli.progress import size_text
 from omnigraph.cli.target import resolve
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
+from omnigraph.config.sizes import size_text
 from omnigraph.errors import UsageError
 
 if TYPE_CHECKING:

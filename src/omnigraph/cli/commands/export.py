@@ -16,8 +16,9 @@ from typer import Option
 from omnigraph.cli.files import written
 from omnigraph.cli.options import AsOf, At, Branch, Conf, Engine, Json, Master, Quiet, Store, Uri
 from omnigraph.cli.output import Answer, count, echo_target, stdout_bytes
-from omnigraph.cli.progress import Progress, size_text
+from omnigraph.cli.progress import Progress
 from omnigraph.cli.target import Target, open_graph, resolve
+from omnigraph.config.sizes import size_text
 from omnigraph.errors import UsageError
 
 if TYPE_CHECKING:

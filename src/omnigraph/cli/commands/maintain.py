@@ -17,7 +17,7 @@ from omnigraph.cli.target import open_direct, resolve_direct
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
 from omnigraph.config.durations import seconds_of
-from omnigraph.config.sizes import size_of
+from omnigraph.config.sizes import short_size_text, size_of
 from omnigraph.errors import FileUnwritable
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _figures(one: Figures) -> Lines:
     lines: Lines = [] if one.error is None else [f"branch {one.branch} could not be measured: {one.error}"]
     if one.before is None or one.after is None:
         return lines
-    from omnigraph.maintenance.maintain.report import count_text, share_text, size_text
+    from omnigraph.maintenance.maintain.report import count_text, share_text
 
     def moved(before: str, after: str) -> str:
         return before if before == after else f"{before} → {after}"
@@ -144,8 +144,8 @@ def _figures(one: Figures) -> Lines:
             [
                 table.table_key,
                 moved(count_text(old.fragments), count_text(table.fragments)),
-                moved(size_text(old.bytes_live), size_text(table.bytes_live)),
-                moved(size_text(old.bytes_on_disk), size_text(table.bytes_on_disk)),
+                moved(short_size_text(old.bytes_live), short_size_text(table.bytes_live)),
+                moved(short_size_text(old.bytes_on_disk), short_size_text(table.bytes_on_disk)),
                 moved(count_text(old.versions), count_text(table.versions)),
                 moved(share_text(old.coverage), share_text(table.coverage)),
             ]
@@ -156,7 +156,7 @@ def _figures(one: Figures) -> Lines:
             "__manifest",
             moved(count_text(before.manifest_fragments), count_text(after.manifest_fragments)),
             "",
-            moved(size_text(before.manifest_bytes), size_text(after.manifest_bytes)),
+            moved(short_size_text(before.manifest_bytes), short_size_text(after.manifest_bytes)),
             moved(count_text(before.manifest_versions), count_text(after.manifest_versions)),
             "",
         ]

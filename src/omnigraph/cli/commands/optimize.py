@@ -12,12 +12,11 @@ from typer import Option
 from omnigraph.cli.files import read_json
 from omnigraph.cli.options import Branch, Cluster, Conf, Engine, GraphId, Json, Master, Quiet, Store, Uri
 from omnigraph.cli.output import Answer, Table, count, echo_target
-from omnigraph.cli.progress import size_text
 from omnigraph.cli.target import open_direct, resolve_direct
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
 from omnigraph.config.durations import seconds_of
-from omnigraph.config.sizes import size_of
+from omnigraph.config.sizes import size_of, size_text
 from omnigraph.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from omnigraph.cli.commands.optimize import result_text as optimize_text
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.options import Actor, Conf, Engine, Json, Master, Quiet, Yes
 from omnigraph.cli.output import Answer, Table, count, echo_target
-from omnigraph.cli.progress import size_text
 from omnigraph.cli.target import checked_actor, resolve
 from omnigraph.cli.text import Lines, load_text
 from omnigraph.cli.watch import watching
+from omnigraph.config.sizes import size_text
 from omnigraph.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from omnigraph.cli.options import Branch, Cluster, GraphId, Json, Quiet, Store, 
 from omnigraph.cli.output import Answer, Table, count, echo_target
 from omnigraph.cli.target import open_graph, resolve_direct
 from omnigraph.cli.text import Lines
+from omnigraph.config.sizes import short_size_text
 
 if TYPE_CHECKING:
     from omnigraph.maintenance.stats import GraphStats, TableStats
@@ -39,7 +40,7 @@ def stats_text(found: GraphStats) -> Lines:
     lines: Lines = [Table(columns, rows, frozenset(columns[1:-1]), names=True)]
     manifest = (
         f"{count(found.manifest_versions, 'version', 'versions')}, "
-        f"{count(found.manifest_fragments, 'fragment', 'fragments')}, {size(found.manifest_bytes)}"
+        f"{count(found.manifest_fragments, 'fragment', 'fragments')}, {short_size_text(found.manifest_bytes)}"
     )
     lines.append(
         f"{count(found.branches, 'branch', 'branches')}, {count(found.tags, 'tag', 'tags')}, "
@@ -47,13 +48,14 @@ def stats_text(found: GraphStats) -> Lines:
         f"{count(found.commits, 'commit', 'commits')}; manifest: {manifest}"
     )
     optimized = found.last_optimize or "not lately"
-    lines.append(f"on disk: {size(found.bytes_on_disk)}, live: {size(found.bytes_live)}; last optimize: {optimized}")
+    stored, live = short_size_text(found.bytes_on_disk), short_size_text(found.bytes_live)
+    lines.append(f"on disk: {stored}, live: {live}; last optimize: {optimized}")
     return [*lines, *found.advice] if found.advice else [*lines, "there is nothing to do"]
 
 
 def _row(table: TableStats) -> list[str]:
     if table.error is not None:
-        return [table.table_key, *[""] * 5, size(table.bytes_on_disk), f"{table.versions:,}", table.error]
+        return [table.table_key, *[""] * 5, short_size_text(table.bytes_on_disk), f"{table.versions:,}", table.error]
     covered = sum(i.rows_covered == i.rows for i in table.indices)
     known = len(table.indices) + len(table.missing_indices)
     drifted = ", drifted" if table.drifted else ""
@@ -63,18 +65,8 @@ def _row(table: TableStats) -> list[str]:
         f"{100 * table.deleted_fraction:.0f} %",
         f"{table.fragments:,}",
         f"{table.small_fragments:,}",
-        size(table.bytes_live),
-        size(table.bytes_on_disk),
+        short_size_text(table.bytes_live),
+        short_size_text(table.bytes_on_disk),
         f"{table.versions:,}",
         f"{covered} of {known} whole, {100 * table.coverage:.0f} %{drifted}",
     ]
-
-
-def size(number: int) -> str:
-    """Bytes in the unit that suits them."""
-    value = float(number)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"

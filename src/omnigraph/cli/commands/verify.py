@@ -8,10 +8,10 @@ from typer import Option
 
 from omnigraph.cli.options import Cluster, Conf, Engine, GraphId, Json, Master, Quiet, Store, Uri
 from omnigraph.cli.output import Answer, count, echo_target
-from omnigraph.cli.progress import size_text
 from omnigraph.cli.target import resolve_direct
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
+from omnigraph.config.sizes import size_text
 
 if TYPE_CHECKING:
     from omnigraph.maintenance.verify import Finding, VerifyResult

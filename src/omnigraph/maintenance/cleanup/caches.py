@@ -1,12 +1,12 @@
-"""Adjacency arrays that queries keep on disk (`query/traversal/adjacency_files.py`), of versions that are gone.
+"""Adjacency arrays that queries keep on disk (`query/traversal/adjacency_files.py`), of removed versions.
 
-* version_gone  the version of the edge table that they were made from is not there, or goes by this very plan
-* abandoned     a folder that does not say what it was made from: half-written, by a process that died. It goes when
-                nothing of it has changed for as long as unreferenced files are kept
+* version_gone  the version of the edge table that they were made from does not exist, or this plan removes it
+* abandoned     a folder without a record of its version: a crashed process left it incomplete. It is removed when
+                nothing in it has changed for as long as orphan files are kept
 
-A symbolic link is left alone, and told.
+A symbolic link is kept, with a warning.
 
-All of it is derived: a query whose arrays are removed under it makes them again, so nothing has to be refused or held.
+All of it is derived: a query whose arrays are removed builds them again, so nothing has to be refused or retained.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from omnigraph.storage.objects.listing import StoredFile, listed
 def cached(
     location: Location, tables: Sequence[TablePlan], policy: Policy, *, now_s: float, links: list[str]
 ) -> list[Staged]:
-    """Folders of arrays that may go, once the plans of the tables are known."""
+    """Folders of arrays that may be removed, given the plans of the tables."""
     if not location.is_local:
         return []  # they are kept on local disks only
     going = {line: versions for table in tables for line, versions in table.by_line().items()}
     forks = {fork.path for table in tables for fork in table.forks}
     folders: dict[str, Folder] = {}
-    found = []
+    stale = []
     for path, listing in folders_of(location, CACHE, links):
         files = _meta_last(listing)
         made_from = _made_from(location, path)
         if made_from is None:
             newest_s = max((f.modified_s for f in files), default=now_s)
             if now_s - newest_s >= policy.orphans_older_than_s:
-                found.append(Staged(path, files, "abandoned"))
+                stale.append(Staged(path, files, "abandoned"))
             continue
         line, version = made_from
         is_going = line in forks or version in going.get(line, frozenset())
         if is_going or not _exists(location, line, version, folders):
-            found.append(Staged(path, files, "version_gone"))
-    return found
+            stale.append(Staged(path, files, "version_gone"))
+    return stale
 
 
 def _meta_last(files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
-    """What says what they were made from goes last: a crash leaves a folder that the next run knows."""
+    """The record of their version is removed last: after a crash the next run recognises the folder."""
     return tuple(sorted(files, key=lambda f: (f.path == CACHE_META, f.path)))
 
 
@@ -68,5 +68,5 @@ def _exists(location: Location, line: str, version: int, folders: dict[str, Fold
     root, inner = "/".join(line.split("/")[:2]), "/".join(line.split("/")[2:])
     if root not in folders:
         folders[root] = folder_of(root, ((f.path, f.size, f.modified_s) for f in listed(location, root)))
-    known = folders[root].lines.get(inner)
-    return known is not None and version in known.versions
+    stored = folders[root].lines.get(inner)
+    return stored is not None and version in stored.versions

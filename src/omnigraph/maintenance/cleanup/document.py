@@ -15,7 +15,14 @@ import orjson
 from omnigraph.errors import FileUnreadable, PlanUnusable, UsageError
 from omnigraph.language import identifiers as form
 from omnigraph.maintenance.cleanup.orphans import Staged
-from omnigraph.maintenance.cleanup.plan import CleanupPlan, GoingFile, GoingFork, GoingVersion, Kept, TablePlan
+from omnigraph.maintenance.cleanup.plan import (
+    CleanupPlan,
+    Kept,
+    RemovableFile,
+    RemovableFork,
+    RemovableVersion,
+    TablePlan,
+)
 from omnigraph.maintenance.cleanup.policy import policy_from_json
 from omnigraph.storage.objects.listing import StoredFile
 
@@ -25,7 +32,7 @@ SHAPE = 1
 
 @dataclass(frozen=True)
 class Refused:
-    """Something that a saved plan names and that stays, and why."""
+    """Something that a saved plan names and that is kept, and why."""
 
     table_key: str
     what: str
@@ -46,8 +53,8 @@ class TableResult:
     files_removed: int
     error: str | None = None
     whole: str | None = None
-    versions: tuple[GoingVersion, ...] = ()
-    files: tuple[GoingFile, ...] = ()
+    versions: tuple[RemovableVersion, ...] = ()
+    files: tuple[RemovableFile, ...] = ()
     kept: tuple[Kept, ...] = ()
 
     @staticmethod
@@ -82,19 +89,19 @@ class TableResult:
 
 @dataclass(frozen=True)
 class ForkResult:
-    fork: GoingFork
+    fork: RemovableFork
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        one = self.fork
+        fork = self.fork
         return {
-            "table_key": one.table_key,
-            "fork": one.fork,
-            "path": one.path,
-            "reason": one.reason,
-            "bytes": one.size,
+            "table_key": fork.table_key,
+            "fork": fork.fork,
+            "path": fork.path,
+            "reason": fork.reason,
+            "bytes": fork.size,
             "error": self.error,
-            "files": [_file_json(f) for f in one.files],
+            "files": [_file_json(f) for f in fork.files],
         }
 
 
@@ -106,9 +113,9 @@ class StagedResult:
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        one = self.staged
-        files = [{"path": f.path, "bytes": f.size} for f in one.files]
-        return {"path": one.path, "reason": one.reason, "bytes": one.size, "error": self.error, "files": files}
+        staged = self.staged
+        files = [{"path": f.path, "bytes": f.size} for f in staged.files]
+        return {"path": staged.path, "reason": staged.reason, "bytes": staged.size, "error": self.error, "files": files}
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,7 @@ class CleanupResult:
 
     @property
     def failed(self) -> bool:
-        """Whether any table, fork or other folder could not be done."""
+        """Whether cleanup failed for any table, fork or other folder."""
         errors = [*(t.error for t in self.tables), *(f.error for f in self.reclaimed_forks)]
         return any((*errors, *(s.error for s in (*self.staging, *self.caches))))
 
@@ -176,20 +183,20 @@ def preview_of(plan: CleanupPlan, *, seconds: float, refused: Sequence[Refused] 
     )
 
 
-def _version_json(one: GoingVersion) -> dict[str, Any]:
+def _version_json(version: RemovableVersion) -> dict[str, Any]:
     return {
-        "line": one.line,
-        "branch": one.branch,
-        "version": one.version,
-        "path": one.path,
-        "bytes": one.size,
-        "reason": one.reason,
+        "line": version.line,
+        "branch": version.branch,
+        "version": version.version,
+        "path": version.path,
+        "bytes": version.size,
+        "reason": version.reason,
     }
 
 
-def _file_json(one: GoingFile) -> dict[str, Any]:
-    body = {"path": one.path, "bytes": one.size, "kind": one.kind, "reason": one.reason}
-    return body if one.last_version is None else {**body, "last_version": one.last_version}
+def _file_json(file: RemovableFile) -> dict[str, Any]:
+    body = {"path": file.path, "bytes": file.size, "kind": file.kind, "reason": file.reason}
+    return body if file.last_version is None else {**body, "last_version": file.last_version}
 
 
 # ---- reading a saved plan --------------------------------------------------------------------------------------------
@@ -217,16 +224,18 @@ def plan_from_json(body: Mapping[str, Any], *, graph: str, path: str = "the plan
     if body.get("graph") != graph:
         raise PlanUnusable(path=path, detail=f"it was made for {body.get('graph')}, not for {graph}.")
     try:
-        forks: dict[str, list[GoingFork]] = {}
-        for one in form.sequence(body["reclaimed_forks"]):
-            key, fork, path, reason = (form.text(one[name]) for name in ("table_key", "fork", "path", "reason"))
-            found = GoingFork(key, fork, path, reason, _files(one["files"]))
-            forks.setdefault(found.path.rpartition("/tree/")[0], []).append(found)
+        forks: dict[str, list[RemovableFork]] = {}
+        for entry in form.sequence(body["reclaimed_forks"]):
+            key, fork, path, reason = (form.text(entry[name]) for name in ("table_key", "fork", "path", "reason"))
+            removable_fork = RemovableFork(key, fork, path, reason, _files(entry["files"]))
+            forks.setdefault(removable_fork.path.rpartition("/tree/")[0], []).append(removable_fork)
         return CleanupPlan(
             graph=graph,
             policy=policy_from_json(body["policy"]),
             made_at_s=datetime.fromisoformat(body["made_at"]).timestamp(),
-            tables=tuple(_table(one, forks.get(form.text(one["path"]), [])) for one in form.sequence(body["tables"])),
+            tables=tuple(
+                _table(entry, forks.get(form.text(entry["path"]), [])) for entry in form.sequence(body["tables"])
+            ),
             staging=_staged(body["staging"]),
             caches=_staged(body.get("caches") or ()),
             warnings=tuple(map(form.text, form.sequence(body.get("warnings") or ()))),
@@ -236,9 +245,9 @@ def plan_from_json(body: Mapping[str, Any], *, graph: str, path: str = "the plan
         raise PlanUnusable(path=path, detail=f"it is damaged ({error!r}).") from error
 
 
-def _table(body: Mapping[str, Any], forks: Sequence[GoingFork]) -> TablePlan:
+def _table(body: Mapping[str, Any], forks: Sequence[RemovableFork]) -> TablePlan:
     versions = tuple(
-        GoingVersion(
+        RemovableVersion(
             line=form.text(v["line"]),
             version=form.version(v["version"]),
             path=form.text(v["path"]),
@@ -265,9 +274,9 @@ def _staged(bodies: Any) -> tuple[Staged, ...]:
     return tuple(Staged(form.text(s["path"]), files(s["files"]), form.text(s["reason"])) for s in form.sequence(bodies))
 
 
-def _files(bodies: Any) -> tuple[GoingFile, ...]:
+def _files(bodies: Any) -> tuple[RemovableFile, ...]:
     return tuple(
-        GoingFile(
+        RemovableFile(
             path=form.text(f["path"]),
             size=form.count(f["bytes"]),
             kind=form.text(f["kind"]),

@@ -1,10 +1,10 @@
-"""What is in flight: tables for which somebody may have written files that no version refers to yet.
+"""What is in flight: tables for which a writer may have written files that no version refers to yet.
 
-* an undecided ticket names the tables that its operation may write; one that can't be read stands for all tables
-* a lease of long work (`Lease.prepares`) names the tables whose files it writes before it has a ticket
+* an undecided advisory lock names the tables that its operation may write; an unreadable one counts for all tables
+* a lease of long work (`Lease.prepares`) names the tables whose files it writes before it has a lock
 
-Unreferenced files, forks and table folders of these are left alone, however old they look. The order decides: a cleanup
-announces its files and swaps `refs` before it looks here, a writer creates its advisory lock before it reads `refs` and
+Orphan files, forks and table folders of these are kept, whatever their age. The order decides: a cleanup
+announces its files and swaps `refs` before it reads this, a writer creates its advisory lock before it reads `refs` and
 the announcements (`commit/operation.py`). So one of the two sees the other, whatever any clock says. Locks are listed
 before heads are read, and references after both: an operation that was decided in between has its versions in place
 by then.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from omnigraph.commit.committer import Committer
 from omnigraph.maintenance.cleanup.orphans import table_of
-from omnigraph.maintenance.cleanup.retained_versions import Floors, table_folder_of
+from omnigraph.maintenance.cleanup.retained_versions import RetainedVersions, table_folder_of
 from omnigraph.maintenance.recover import undecided
 
 
@@ -35,9 +35,9 @@ class InFlight:
         return self.is_unknown or table in self.tables
 
 
-def read_in_flight(committer: Committer, floors: Floors) -> InFlight:
-    """What is in flight now. `floors` hold the leases that count; they were read before, after the announcement."""
-    leased = {line for lease in floors.leases if lease.prepares for line in lease.pins}
+def read_in_flight(committer: Committer, retained: RetainedVersions) -> InFlight:
+    """What is in flight now. `retained` has the leases that count; it was read before, after the announcement."""
+    leased = {line for lease in retained.leases if lease.prepares for line in lease.pins}
     tables = {table_of(table_folder_of(line)) for line in leased}
     locks = [lock for _, lock, _ in undecided(committer)]
     return InFlight(

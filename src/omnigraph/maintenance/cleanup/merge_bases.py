@@ -1,9 +1,9 @@
-"""Commits that two live branches have in common last: a merge compares both with them, so their versions stay.
+"""The newest commits that two live branches share: a merge compares both with them, so their versions are retained.
 
 A branch's history is, per incarnation, everything up to some epoch: its own up to its head, that of the branch it was
 made from up to the commit it started from, and what was merged. What two histories share of one incarnation ends at the
-lower of their two epochs. So of every incarnation all ends are kept but the highest: a few too many do no harm. That
-takes as long as there are branches, and not as long as there are pairs of them.
+lower of their two epochs. So of every incarnation all ends are kept but the highest: a few too many do no harm. The
+work grows with the number of branches, not of pairs.
 
 After merges in both directions (criss-cross) two branches may have several bases, none of them part of another's
 history. A merge then compares with a merge of these, which takes their own bases, and so on: the closure is kept. Two
@@ -24,7 +24,7 @@ from omnigraph.storage.manifest.table import Manifest, quote
 
 End = tuple[int, str]
 """The newest epoch of an incarnation that is part of a history, and its commit."""
-Place = tuple[str, int, str]
+Position = tuple[str, int, str]
 """A commit with its incarnation and epoch: (incarnation, epoch, commit)."""
 
 
@@ -38,29 +38,29 @@ def merge_bases(manifest: Manifest, heads: Mapping[str, Head]) -> dict[str, tupl
     for branch, clock in clocks.items():
         for incarnation, end in clock.items():
             ends.setdefault(incarnation, {}).setdefault(end, []).append(branch)
-    found: dict[str, tuple[str, str]] = {}
+    pairs: dict[str, tuple[str, str]] = {}
     for branches in ends.values():
         for commit, pair in _shared(branches):
-            found.setdefault(commit, pair)
+            pairs.setdefault(commit, pair)
     for commit, pair in _criss_crosses(histories, clocks):
-        found.setdefault(commit, pair)
-    return found
+        pairs.setdefault(commit, pair)
+    return pairs
 
 
 def _criss_crosses(
     histories: _Histories, clocks: Mapping[str, Mapping[str, End]]
 ) -> Iterator[tuple[str, tuple[str, str]]]:
     """Of every two branches with several bases: these, the bases of these, and so on."""
-    merges = {branch: found for branch, clock in clocks.items() if (found := histories.merge_counts(clock))}
-    for one, other in combinations(merges, 2):
-        if _exceeds(merges[one], merges[other]) and _exceeds(merges[other], merges[one]):
-            bases = histories.bases(clocks[one], clocks[other])
+    merges = {branch: counts for branch, clock in clocks.items() if (counts := histories.merge_counts(clock))}
+    for first, second in combinations(merges, 2):
+        if _exceeds(merges[first], merges[second]) and _exceeds(merges[second], merges[first]):
+            bases = histories.bases(clocks[first], clocks[second])
             if len(bases) > 1:
-                yield from ((commit, (one, other)) for commit in histories.closure(bases))
+                yield from ((commit, (first, second)) for commit in histories.closure(bases))
 
 
-def _exceeds(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
-    return any(count > other.get(incarnation, 0) for incarnation, count in one.items())
+def _exceeds(first: Mapping[str, int], second: Mapping[str, int]) -> bool:
+    return any(count > second.get(incarnation, 0) for incarnation, count in first.items())
 
 
 def _shared(branches: Mapping[End, list[str]]) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -83,21 +83,23 @@ class _Histories:
         self._merges: dict[str, list[Record]] = {}
         for record in _merges(manifest, heads.values()):
             self._merges.setdefault(record.incarnation, []).append(record)
-        self._epochs = {incarnation: sorted({r.epoch for r in found}) for incarnation, found in self._merges.items()}
+        self._epochs = {
+            incarnation: sorted({r.epoch for r in records}) for incarnation, records in self._merges.items()
+        }
         self._clocks: dict[str, dict[str, End]] = {}
         starts = {head.incarnation: head.base or head.reset_to for head in heads.values()}
         named = {commit for commit in starts.values() if commit is not None}
-        named |= {r.merged_parent for found in self._merges.values() for r in found if r.merged_parent is not None}
+        named |= {r.merged_parent for records in self._merges.values() for r in records if r.merged_parent is not None}
         self._records = manifest.records_of(named)
-        self._starts: dict[str, Place | None] = {
-            incarnation: self._place(commit) for incarnation, commit in starts.items() if commit is not None
+        self._starts: dict[str, Position | None] = {
+            incarnation: self._position(commit) for incarnation, commit in starts.items() if commit is not None
         }
 
     def of(self, head: Head) -> dict[str, End]:
         """The history of a head: per incarnation the newest epoch that is part of it."""
         return self._before((head.incarnation, head.epoch, head.commit))
 
-    def _before(self, newest: Place) -> dict[str, End]:
+    def _before(self, newest: Position) -> dict[str, End]:
         reached: dict[str, End] = {}
         todo = [newest]
         while todo:
@@ -111,7 +113,7 @@ class _Histories:
                 todo.append(start)
             for record in self._merges.get(incarnation, ()):
                 if before < record.epoch <= epoch and record.merged_parent:
-                    todo.append(self._place(record.merged_parent))
+                    todo.append(self._position(record.merged_parent))
         return reached
 
     def merge_counts(self, clock: Mapping[str, End]) -> dict[str, int]:
@@ -119,40 +121,40 @@ class _Histories:
         counts = {i: bisect_right(self._epochs[i], clock[i][0]) for i in self._epochs.keys() & clock.keys()}
         return {incarnation: count for incarnation, count in counts.items() if count}
 
-    def bases(self, one: Mapping[str, End], other: Mapping[str, End]) -> set[str]:
+    def bases(self, first: Mapping[str, End], second: Mapping[str, End]) -> set[str]:
         """The newest commits that two histories share: those that are not part of the history of another one."""
-        shared = {min(one[incarnation], other[incarnation])[1] for incarnation in one.keys() & other.keys()}
+        shared = {min(first[incarnation], second[incarnation])[1] for incarnation in first.keys() & second.keys()}
         if len(shared) < 2:
             return shared
         return {c for c in shared if not any(c != d and self._is_in(c, self._clock(d)) for d in shared)}
 
     def closure(self, commits: Set[str]) -> set[str]:
         """These commits, the bases of every two of them, and so on."""
-        known = set(commits)
-        todo = list(combinations(sorted(known), 2))
+        closed = set(commits)
+        todo = list(combinations(sorted(closed), 2))
         while todo:
-            one, other = todo.pop()
-            fresh = self.bases(self._clock(one), self._clock(other)) - known
-            todo += [*((new, old) for new in fresh for old in known), *combinations(sorted(fresh), 2)]
-            known |= fresh
-        return known
+            first, second = todo.pop()
+            fresh = self.bases(self._clock(first), self._clock(second)) - closed
+            todo += [*((new, old) for new in fresh for old in closed), *combinations(sorted(fresh), 2)]
+            closed |= fresh
+        return closed
 
     def _clock(self, commit: str) -> dict[str, End]:
         if commit not in self._clocks:
-            self._clocks[commit] = self._before(self._place(commit))
+            self._clocks[commit] = self._before(self._position(commit))
         return self._clocks[commit]
 
     def _is_in(self, commit: str, clock: Mapping[str, End]) -> bool:
-        incarnation, epoch, _ = self._place(commit)
+        incarnation, epoch, _ = self._position(commit)
         return epoch <= clock.get(incarnation, (-1, ""))[0]
 
-    def _place(self, commit: str) -> Place:
+    def _position(self, commit: str) -> Position:
         record = self._records.get(commit)
         if record is None:
             record = self._records[commit] = self._manifest.record(commit)
         return record.incarnation, record.epoch, commit
 
-    def _start(self, incarnation: str) -> Place | None:
+    def _start(self, incarnation: str) -> Position | None:
         """The commit, of another branch, that an incarnation was made from. Of a live branch its head names it."""
         if incarnation not in self._starts:
             start = start_of(self._manifest, incarnation)

@@ -1,19 +1,19 @@
-"""What a cleanup would remove, as a value: every version and every file, with its size and the reason why it may go.
+"""What a cleanup would remove, as a value: every version and every file, with its size and the reason.
 
 For each table folder, from one listing of it and the references of every version of every line in it:
 
-1. forks      lines that nobody can ever read again go as a whole (`orphans`)
-2. versions   per line: what the policy lets go and no floor holds
-3. files      a file that a version refers to which stays is kept. One that published versions refer to which go, goes
-              with them. One that no version refers to, or only versions that were rolled back, may be a prepared file
-              of a live operation: it goes when it is older than `--orphans-older-than` and nobody writes to the table
-              (`inflight`), or at once if a cleanup that died has named it as only needed by versions that it removed
+1. forks      lines that can never be read again are removed as a whole (`orphans`)
+2. versions   per line: what the policy releases and is not retained
+3. files      a file of a version that is kept is kept. A file that only removed published versions refer to is removed
+              with them. A file that no version refers to, or only versions that were rolled back, may be a prepared
+              file of a live operation: it is removed when it is older than `--orphans-older-than` and no operation
+              writes to the table (`in_flight`), or at once if the announcement of a crashed cleanup names it as only
+              needed by versions that it removed
 
 Reasons of versions and whole folders: policy, dropped_type, abandoned; of forks: see `orphans`; of files:
 only_in_removed_versions, unreferenced, left_by_a_cleanup, and as their fork or folder.
 
-Nothing is written. Files are listed before references are read, so a file that is committed meanwhile is found to be
-referred to.
+Nothing is written. Files are listed before references are read, so a file that is committed meanwhile has a reference.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from omnigraph.maintenance.cleanup.orphans import (
     NEVER_PUBLISHED,
     Staged,
     drops_of,
-    folder_goes,
-    fork_goes,
+    folder_removal_reason,
+    fork_removal_reason,
     key_before_drop,
     table_of,
 )
 from omnigraph.maintenance.cleanup.policy import Policy, Rule
-from omnigraph.maintenance.cleanup.retained_versions import Floors, Place
+from omnigraph.maintenance.cleanup.retained_versions import LineVersion, RetainedVersions
 from omnigraph.storage.files.references import File, Folder, Line, References, folder_of, read_references, read_tags
 from omnigraph.storage.layout import MANIFEST
 from omnigraph.storage.manifest.records import MAIN
 from omnigraph.storage.objects.listing import listed
 
 MANIFEST_ORPHANS_MIN_S = 30 * 86_400.0
-"""Rows are appended to the manifest, and folded, in single calls that no ticket covers to their end: a process that was
-stopped inside of one for less than this loses nothing.
+"""Rows are appended to the manifest, and folded, in single calls that no advisory lock covers to their end: a process
+that was stopped inside of one for less than this loses nothing.
 """
 
 
 @dataclass(frozen=True)
-class GoingVersion:
+class RemovableVersion:
     """`line` is the path of the version's line, `path` that of its file: both relative to the graph, to the folder."""
 
     line: str
@@ -59,7 +59,7 @@ class GoingVersion:
 
 
 @dataclass(frozen=True)
-class GoingFile:
+class RemovableFile:
     path: str
     size: int
     kind: str
@@ -69,12 +69,12 @@ class GoingFile:
 
 
 @dataclass(frozen=True)
-class GoingFork:
+class RemovableFork:
     table_key: str
     fork: str
     path: str
     reason: str
-    files: tuple[GoingFile, ...] = ()
+    files: tuple[RemovableFile, ...] = ()
 
     @property
     def size(self) -> int:
@@ -83,7 +83,7 @@ class GoingFork:
 
 @dataclass(frozen=True)
 class Kept:
-    """A version that the policy would let go, and why it stays."""
+    """A version that the policy releases, and why it is retained."""
 
     line: str
     version: int
@@ -92,13 +92,13 @@ class Kept:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """One table folder. `whole` says why all of it goes, if it does. `error`: it could not be planned, and stays."""
+    """One table folder. `whole` is the reason if all of it is removed. `error`: planning failed; it is kept."""
 
     table_key: str
     path: str
-    versions: tuple[GoingVersion, ...] = ()
-    files: tuple[GoingFile, ...] = ()
-    forks: tuple[GoingFork, ...] = ()
+    versions: tuple[RemovableVersion, ...] = ()
+    files: tuple[RemovableFile, ...] = ()
+    forks: tuple[RemovableFork, ...] = ()
     kept: tuple[Kept, ...] = ()
     whole: str | None = None
     error: str | None = None
@@ -122,10 +122,10 @@ class TablePlan:
         )
 
     def by_line(self) -> dict[str, frozenset[int]]:
-        found: dict[str, set[int]] = {}
+        numbers: dict[str, set[int]] = {}
         for version in self.versions:
-            found.setdefault(version.line, set()).add(version.version)
-        return {line: frozenset(versions) for line, versions in found.items()}
+            numbers.setdefault(version.line, set()).add(version.version)
+        return {line: frozenset(versions) for line, versions in numbers.items()}
 
 
 @dataclass(frozen=True)
@@ -146,16 +146,16 @@ class CleanupPlan:
 
 @dataclass(frozen=True)
 class Facts:
-    """What planning a folder rests on, beside the folder itself."""
+    """The input of planning, beside the folder itself."""
 
     committer: Committer
-    floors: Floors
+    retained: RetainedVersions
     policy: Policy
     now_s: float
     keys: Mapping[str, str]
-    handles: Mapping[Place, Any]
-    left: Mapping[str, Set[str]]
-    """Files by folder that a cleanup which died was about to remove."""
+    handles: Mapping[LineVersion, Any]
+    announced_files: Mapping[str, Set[str]]
+    """Files by folder that the announcements of crashed cleanups name."""
     in_flight: InFlight
 
 
@@ -165,22 +165,22 @@ def plan_folder(facts: Facts, path: str) -> TablePlan:
     key = facts.keys.get(table_of(path), path)
     if path == MANIFEST:
         return _plan_manifest(facts, folder)
-    if not facts.floors.is_read(path):
+    if not facts.retained.is_read(path):
         return _plan_unread(facts, folder)
     tags = read_tags(location, folder)
     leaving = {
         line.path: why
         for line in folder.lines.values()
         if line.fork is not None
-        and (why := _fork_goes(facts, folder, line, is_tagged=any(place[0] == line.path for place in tags)))
+        and (why := _fork_removal_reason(facts, folder, line, is_tagged=any(tagged[0] == line.path for tagged in tags)))
     }
-    versions: list[GoingVersion] = []
+    versions: list[RemovableVersion] = []
     kept: list[Kept] = []
     for line in folder.lines.values():
         if line.path not in leaving and line.versions:
             rule, branch = _rule_of(facts, line)
-            for found in _of_line(facts, folder, line, rule, branch, tags):
-                versions.append(found) if isinstance(found, GoingVersion) else kept.append(found)
+            for entry in _of_line(facts, folder, line, rule, branch, tags):
+                versions.append(entry) if isinstance(entry, RemovableVersion) else kept.append(entry)
     plan = TablePlan(key, path, versions=tuple(versions), kept=tuple(kept))
     references = _references(facts, folder, plan, leaving)
     forks = tuple(_fork(folder, folder.lines[line], why, key, references) for line, why in sorted(leaving.items()))
@@ -188,16 +188,18 @@ def plan_folder(facts: Facts, path: str) -> TablePlan:
     return replace(plan, files=files, forks=forks)
 
 
-def _fork_goes(facts: Facts, folder: Folder, line: Line, *, is_tagged: bool) -> str | None:
-    why = fork_goes(facts.committer, folder, line, facts.floors, facts.policy, now_s=facts.now_s, is_tagged=is_tagged)
+def _fork_removal_reason(facts: Facts, folder: Folder, line: Line, *, is_tagged: bool) -> str | None:
+    why = fork_removal_reason(
+        facts.committer, folder, line, facts.retained, facts.policy, now_s=facts.now_s, is_tagged=is_tagged
+    )
     return None if why in NEVER_PUBLISHED and facts.in_flight.writes(table_of(folder.path)) else why
 
 
 def _rule_of(facts: Facts, line: Line) -> tuple[Rule, str | None]:
-    """The rule for a line and the branch that it belongs to. Lines of no live branch that stay keep everything."""
+    """The rule for a line and its branch. A kept line of no live branch keeps everything."""
     if line.fork is None:
         return facts.policy.rule(MAIN), MAIN
-    branch = facts.floors.incarnations.get(line.fork.partition("-")[0])
+    branch = facts.retained.incarnations.get(line.fork.partition("-")[0])
     return (Rule(), None) if branch is None else (facts.policy.rule(branch), branch)
 
 
@@ -208,20 +210,20 @@ def _of_line(
     rule: Rule,
     branch: str | None,
     tags: Mapping[tuple[str, int], tuple[str, ...]],
-) -> Iterator[GoingVersion | Kept]:
+) -> Iterator[RemovableVersion | Kept]:
     where = f"{folder.path}/{line.path}".rstrip("/")
     superseded_s: float | None = None
     for rank, version in enumerate(sorted(line.versions, reverse=True)):
         file = line.versions[version]
         ago_s = None if superseded_s is None else facts.now_s - superseded_s
         superseded_s = file.modified_s
-        if not rule.lets_go(rank=rank, superseded_s_ago=ago_s):
+        if not rule.releases(rank=rank, superseded_s_ago=ago_s):
             continue
-        because = (*facts.floors.why(where, version), *(f"lance_tag:{t}" for t in tags.get((line.path, version), ())))
+        because = (*facts.retained.why(where, version), *(f"lance_tag:{t}" for t in tags.get((line.path, version), ())))
         if because:
             yield Kept(where, version, because)
         else:
-            yield GoingVersion(where, version, file.path, file.size, "policy", branch)
+            yield RemovableVersion(where, version, file.path, file.size, "policy", branch)
 
 
 def _references(facts: Facts, folder: Folder, plan: TablePlan, leaving: Mapping[str, str]) -> References:
@@ -244,51 +246,51 @@ def _references(facts: Facts, folder: Folder, plan: TablePlan, leaving: Mapping[
     return references
 
 
-def _fork(folder: Folder, line: Line, why: str, key: str, references: References) -> GoingFork:
-    """A fork with all that lies below it, except for what another line still reads; its mention comes first."""
+def _fork(folder: Folder, line: Line, why: str, key: str, references: References) -> RemovableFork:
+    """A fork with all files below it, except those that another line still reads; its ref comes first."""
     assert line.fork is not None
-    mention = folder.refs.get(line.fork)
+    ref = folder.refs.get(line.fork)
     order = sorted(folder.by_line.get(line.path, ()), key=lambda f: (f.version is None, f.version or 0, f.path))
-    files = [*([mention] if mention else []), *(f for f in order if not references.needs(f))]
-    going = tuple(GoingFile(f.path, f.size, f.kind, why) for f in files)
-    return GoingFork(key, line.fork, f"{folder.path}/{line.path}", why, going)
+    files = [*([ref] if ref else []), *(f for f in order if not references.needs(f))]
+    removable = tuple(RemovableFile(f.path, f.size, f.kind, why) for f in files)
+    return RemovableFork(key, line.fork, f"{folder.path}/{line.path}", why, removable)
 
 
-def _files(facts: Facts, folder: Folder, references: References, leaving: Mapping[str, str]) -> Iterator[GoingFile]:
-    left = facts.left.get(folder.path, frozenset())
+def _files(facts: Facts, folder: Folder, references: References, leaving: Mapping[str, str]) -> Iterator[RemovableFile]:
+    announced = facts.announced_files.get(folder.path, frozenset())
     for file in folder.files:
         if file.version is not None or references.needs(file) or file.line in leaving:
             continue
         last = references.removed.get(file.key)
         if last is not None:
-            yield GoingFile(file.path, file.size, file.kind, "only_in_removed_versions", last[1])
-        elif file.path in left:
-            yield GoingFile(file.path, file.size, file.kind, "left_by_a_cleanup")
-        elif _may_go(facts, folder, file):
-            yield GoingFile(file.path, file.size, file.kind, "unreferenced")
+            yield RemovableFile(file.path, file.size, file.kind, "only_in_removed_versions", last[1])
+        elif file.path in announced:
+            yield RemovableFile(file.path, file.size, file.kind, "left_by_a_cleanup")
+        elif _is_removable_orphan(facts, folder, file):
+            yield RemovableFile(file.path, file.size, file.kind, "unreferenced")
 
 
-def _may_go(facts: Facts, folder: Folder, file: File) -> bool:
-    """Whether a file that no published version ever needed is that of a dead writer."""
+def _is_removable_orphan(facts: Facts, folder: Folder, file: File) -> bool:
+    """Whether a file that no published version ever needed may be removed as one of a crashed writer."""
     age_s = facts.now_s - file.modified_s
     if folder.path == MANIFEST:
-        is_written, least_s = facts.in_flight.is_any, MANIFEST_ORPHANS_MIN_S
+        is_written, minimum_s = facts.in_flight.is_any, MANIFEST_ORPHANS_MIN_S
     else:
-        is_written, least_s = facts.in_flight.writes(table_of(folder.path)), 0.0
-    return not is_written and age_s >= max(least_s, facts.policy.orphans_older_than_s)
+        is_written, minimum_s = facts.in_flight.writes(table_of(folder.path)), 0.0
+    return not is_written and age_s >= max(minimum_s, facts.policy.orphans_older_than_s)
 
 
-# ---- folders that no live branch stands on ---------------------------------------------------------------------------
+# ---- folders that no live branch pins --------------------------------------------------------------------------------
 
 
 def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
     location = facts.committer.manifest.location
     manifest = facts.committer.manifest
-    drops = drops_of(manifest, table_of(folder.path), facts.floors)
+    drops = drops_of(manifest, table_of(folder.path), facts.retained)
     key = (key_before_drop(manifest, table_of(folder.path), drops[0]) if drops else None) or folder.path
-    # A tag of Lance is somebody's wish to keep a version, and a fork of a table needs the table.
+    # A tag of Lance keeps its version, and a fork of a table needs the table.
     tags = read_tags(location, folder) if folder.lines[""].versions else {}
-    why = folder_goes(facts.committer, folder, facts.floors, facts.policy, now_s=facts.now_s)
+    why = folder_removal_reason(facts.committer, folder, facts.retained, facts.policy, now_s=facts.now_s)
     if why is None or (why in NEVER_PUBLISHED and facts.in_flight.is_any):
         return TablePlan(key, folder.path)
     if folder.tags:
@@ -298,12 +300,12 @@ def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
         )
         return TablePlan(key, folder.path, kept=kept)
     versions = [
-        GoingVersion(f"{folder.path}/{line.path}".rstrip("/"), number, file.path, file.size, why)
+        RemovableVersion(f"{folder.path}/{line.path}".rstrip("/"), number, file.path, file.size, why)
         for line in folder.lines.values()
         for number, file in line.versions.items()
     ]
-    rest = [f for f in (*folder.files, *folder.other) if f.version is None]
-    files = tuple(GoingFile(f.path, f.size, f.kind, why) for f in rest)
+    unversioned = [f for f in (*folder.files, *folder.other) if f.version is None]
+    files = tuple(RemovableFile(f.path, f.size, f.kind, why) for f in unversioned)
     return TablePlan(key, folder.path, versions=tuple(versions), files=files, whole=why)
 
 
@@ -311,23 +313,23 @@ def _plan_unread(facts: Facts, folder: Folder) -> TablePlan:
 
 
 def _plan_manifest(facts: Facts, folder: Folder) -> TablePlan:
-    """The manifest's own versions go only as a prefix: the oldest ones, up to the first that stays for any reason."""
+    """The manifest's own versions are removed only as a prefix: the oldest ones, up to the first that is kept."""
     line = folder.lines[""]
     rule = facts.policy.rule(MAIN)
-    least_s = facts.policy.manifest_older_than_s
+    minimum_s = facts.policy.manifest_older_than_s
     tags = read_tags(facts.committer.manifest.location, folder)
-    going: dict[int, File] = {}
+    removable: dict[int, File] = {}
     superseded_s: float | None = None
     for rank, version in enumerate(sorted(line.versions, reverse=True)):
         ago_s = None if superseded_s is None else facts.now_s - superseded_s
         superseded_s = line.versions[version].modified_s
-        old = ago_s is not None and ago_s >= least_s and rule.lets_go(rank=rank, superseded_s_ago=ago_s)
+        old = ago_s is not None and ago_s >= minimum_s and rule.releases(rank=rank, superseded_s_ago=ago_s)
         if old and ("", version) not in tags:
-            going[version] = line.versions[version]
+            removable[version] = line.versions[version]
         else:
-            going.clear()
+            removable.clear()
     versions = tuple(
-        GoingVersion(MANIFEST, number, file.path, file.size, "policy") for number, file in sorted(going.items())
+        RemovableVersion(MANIFEST, number, file.path, file.size, "policy") for number, file in sorted(removable.items())
     )
     plan = TablePlan(MANIFEST, MANIFEST, versions=versions)
     references = _references(facts, folder, plan, {})

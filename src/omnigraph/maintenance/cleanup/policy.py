@@ -1,10 +1,10 @@
-"""What may go: how many versions of a line are kept, and for how long, for each branch.
+"""Retention policy: how many versions of a line are kept, and for how long, for each branch.
 
 A rule keeps the newest `keep` versions of every table's line of a branch, and every version that was the newest one
-within the last `older_than_s` seconds. With both, a version goes only if both let it go. A branch that no rule is for
-keeps everything.
+within the last `older_than_s` seconds. With both, a version is removed only if both release it. A branch without a
+rule keeps everything.
 
-A policy file is YAML. Everything of cleanup may stand at the top, or below `cleanup:`, beside what other commands read:
+A policy file is YAML. The fields of cleanup are at the top, or below `cleanup:`, beside sections of other commands:
 
     cleanup:
       keep: 10
@@ -33,22 +33,22 @@ from omnigraph.config.durations import duration_text, seconds_of
 from omnigraph.errors import FileUnreadable, UsageError
 
 ORPHANS_S = 7 * 86_400.0
-ORPHANS_LEAST_S = PREPARED_MOST_S + 86_400.0
-"""Prepared work is used for three days after it was made, and may have been a day in the making: what it has written
-looks just like what a dead writer left.
+ORPHANS_MIN_S = PREPARED_MOST_S + 86_400.0
+"""Prepared work is used for three days after it was made, and may have been a day in the making: its
+files look like those of a crashed writer.
 """
 MANIFEST_S = 3 * 86_400.0
-MANIFEST_LEAST_S = 300.0
-"""A writer that is stopped inside its swap of a head is refused through the versions of the manifest that came since,
-or, after a minute, by looking again. Five minutes of versions cover the first with room to spare.
+MANIFEST_MIN_S = 300.0
+"""A writer that is stopped inside its swap of a head is refused because of the versions of the manifest that came
+since, or, after a minute, because it reads the head again. Five minutes of versions are more than the first needs.
 """
 RECOVERY_KEEP = 3
-SOON_S = 3600.0
+RECENT_S = 3600.0
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Retention of one line. None: that limit lets everything go; both None is no rule."""
+    """Retention of one line. None: no such limit; both None is no rule."""
 
     keep: int | None = None
     older_than_s: float | None = None
@@ -57,8 +57,8 @@ class Rule:
     def is_empty(self) -> bool:
         return self.keep is None and self.older_than_s is None
 
-    def lets_go(self, *, rank: int, superseded_s_ago: float | None) -> bool:
-        """`rank` counts from 0, the newest. The newest never goes."""
+    def releases(self, *, rank: int, superseded_s_ago: float | None) -> bool:
+        """`rank` counts from 0, the newest. The newest is never removed."""
         if self.is_empty or superseded_s_ago is None:
             return False
         if self.keep is not None and rank < self.keep:
@@ -100,21 +100,23 @@ class Policy:
 
     @property
     def warnings(self) -> list[str]:
-        found = [
+        texts = [
             f"the rule of {hidden} is never used: {pattern} comes before it and is for the same branches"
             for hidden, pattern in self._hidden()
         ]
         few = sorted({rule.keep for rule in self.rules() if rule.keep is not None and rule.keep < RECOVERY_KEEP})
         lost = "the states before the last few writes can't be read any more, should one of these have been a mistake"
         if few:
-            found.append(f"keeping {few[0]} of a table's versions is less than {RECOVERY_KEEP}: {lost}")
-        elif any(rule.keep is None and (rule.older_than_s or 0) < SOON_S for rule in self.rules() if not rule.is_empty):
-            soon = f"versions go that were replaced less than {duration_text(SOON_S)} ago"
-            found.append(f"without --keep, {soon}: {lost}")
-        return found
+            texts.append(f"keeping {few[0]} of a table's versions is less than {RECOVERY_KEEP}: {lost}")
+        elif any(
+            rule.keep is None and (rule.older_than_s or 0) < RECENT_S for rule in self.rules() if not rule.is_empty
+        ):
+            soon = f"versions go that were replaced less than {duration_text(RECENT_S)} ago"
+            texts.append(f"without --keep, {soon}: {lost}")
+        return texts
 
     def _hidden(self) -> list[tuple[str, str]]:
-        """Patterns that an earlier one leaves nothing for, each with that one."""
+        """Patterns that can match nothing because of an earlier one, each with that one."""
         patterns = [p for p, _ in self.branches if _is_pattern(p)]
         return [
             (later, earlier)
@@ -144,21 +146,21 @@ def make_policy(
     if policy is not None:
         if keep is not None or older_than is not None:
             raise UsageError(detail="a policy file stands in place of --keep and --older-than: give one or the other.")
-        found = policy if isinstance(policy, Policy) else _given(policy)
+        effective = policy if isinstance(policy, Policy) else _policy_of(policy)
     elif keep is None and older_than is None:
         detail = "cleanup needs to know what to keep: give --keep N, --older-than DURATION, or both, or --policy FILE."
         raise UsageError(detail=detail)
     else:
-        found = Policy(Rule(keep, _seconds("--older-than", older_than)))
+        effective = Policy(Rule(keep, _seconds("--older-than", older_than)))
     return _checked(
         Policy(
-            default=found.default,
-            branches=found.branches,
+            default=effective.default,
+            branches=effective.branches,
             orphans_older_than_s=_first(
-                _seconds("--orphans-older-than", orphans_older_than), found.orphans_older_than_s
+                _seconds("--orphans-older-than", orphans_older_than), effective.orphans_older_than_s
             ),
             manifest_older_than_s=_first(
-                _seconds("--manifest-older-than", manifest_older_than), found.manifest_older_than_s
+                _seconds("--manifest-older-than", manifest_older_than), effective.manifest_older_than_s
             ),
         )
     )
@@ -168,11 +170,11 @@ def _is_pattern(name: str) -> bool:
     return any(c in name for c in "*?[")
 
 
-def _first(given: float | None, otherwise: float) -> float:
-    return otherwise if given is None else given
+def _first(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
 
 
-def _given(policy: Mapping[str, Any] | str | os.PathLike[str]) -> Policy:
+def _policy_of(policy: Mapping[str, Any] | str | os.PathLike[str]) -> Policy:
     if isinstance(policy, Mapping):
         return policy_from_json(policy)
     return read_policy(os.fspath(policy))
@@ -182,16 +184,16 @@ def _checked(policy: Policy) -> Policy:
     for rule in policy.rules():
         if rule.keep is not None and rule.keep < 1:
             raise UsageError(detail=f"--keep is at least 1, not {rule.keep}: the newest version always stays.")
-    if policy.orphans_older_than_s < ORPHANS_LEAST_S:
+    if policy.orphans_older_than_s < ORPHANS_MIN_S:
         detail = (
-            f"--orphans-older-than is at least {duration_text(ORPHANS_LEAST_S)}, not "
+            f"--orphans-older-than is at least {duration_text(ORPHANS_MIN_S)}, not "
             f"{duration_text(policy.orphans_older_than_s)}: files that no version refers to may belong to a load "
             "that is still running."
         )
         raise UsageError(detail=detail)
-    if policy.manifest_older_than_s < MANIFEST_LEAST_S:
+    if policy.manifest_older_than_s < MANIFEST_MIN_S:
         detail = (
-            f"--manifest-older-than is at least {duration_text(MANIFEST_LEAST_S)}, not "
+            f"--manifest-older-than is at least {duration_text(MANIFEST_MIN_S)}, not "
             f"{duration_text(policy.manifest_older_than_s)}: writers that are at work need the newest versions of the "
             "manifest."
         )
@@ -202,12 +204,12 @@ def _checked(policy: Policy) -> Policy:
 # ---- durations -------------------------------------------------------------------------------------------------------
 
 
-def _seconds(option: str, given: str | float | None) -> float | None:
-    if given is None:
+def _seconds(option: str, value: str | float | None) -> float | None:
+    if value is None:
         return None
-    if isinstance(given, str):
-        return seconds_of(given, option=option)
-    seconds = number(option, given)
+    if isinstance(value, str):
+        return seconds_of(value, option=option)
+    seconds = number(option, value)
     if seconds < 0:
         raise UsageError(detail=f"{option} is not negative.")
     return float(seconds)
@@ -237,7 +239,7 @@ def parse_policy(text: str, *, file: str = "<policy>") -> Policy:
 
 
 def policy_from_json(body: Mapping[str, Any]) -> Policy:
-    """What `Policy.to_json` made, as it stands in a plan. The same limits hold for it as for any other."""
+    """The policy that `Policy.to_json` wrote into a plan, with the same limits as any other."""
 
     def require_known(of: Mapping[str, Any], keys: Sequence[str]) -> None:
         for key in mapping("policy", of):
@@ -245,8 +247,8 @@ def policy_from_json(body: Mapping[str, Any]) -> Policy:
                 raise UsageError(detail=f"policy has no key {key!r}; it has {', '.join(keys)}.")
 
     def limit(key: str, otherwise: float | None) -> float | None:
-        given = body.get(key)
-        return otherwise if given is None else _seconds(key, given)
+        value = body.get(key)
+        return otherwise if value is None else _seconds(key, value)
 
     def rule(of: Mapping[str, Any]) -> Rule:
         keep = of.get("keep")

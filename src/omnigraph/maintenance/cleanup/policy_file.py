@@ -12,9 +12,9 @@ from omnigraph.errors import PolicyFileError
 from omnigraph.language.schema.source import Place
 from omnigraph.maintenance.cleanup.policy import (
     KEYS,
-    MANIFEST_LEAST_S,
+    MANIFEST_MIN_S,
     MANIFEST_S,
-    ORPHANS_LEAST_S,
+    ORPHANS_MIN_S,
     ORPHANS_S,
     RULE_KEYS,
     SECTION,
@@ -26,11 +26,11 @@ from omnigraph.write.violations import nearest
 
 
 class _Text(Text):
-    """The same text, and errors that speak of a policy file."""
+    """The same text, with errors about a policy file."""
 
     def error(self, place: Place, detail: str) -> PolicyFileError:
-        told = detail.replace("a pipeline file", "a policy file")
-        return PolicyFileError(**self.fields(place, told), more="", problems=[])
+        message = detail.replace("a pipeline file", "a policy file")
+        return PolicyFileError(**self.fields(place, message), more="", problems=[])
 
 
 def parse(text: str, *, file: str) -> Policy:
@@ -46,7 +46,7 @@ class _Reader:
         entries = self._mapping(root, "a policy file is a mapping, as in: keep: 10")
         section = entries.get(SECTION)
         if section is not None:
-            # Other sections are for other commands, and theirs to judge. A limit beside them would be of no use.
+            # Other sections belong to other commands, which check them. A limit beside them would have no effect.
             self._require_known(entries, tuple(SECTIONS))
             entries = self._mapping(section.value, f"{SECTION} is a mapping, as in: {{keep: 10}}")
         else:
@@ -56,8 +56,8 @@ class _Reader:
         policy = Policy(
             default=self._rule(entries),
             branches=branches,
-            orphans_older_than_s=self._duration(entries.get("orphans_older_than"), ORPHANS_S, ORPHANS_LEAST_S),
-            manifest_older_than_s=self._duration(entries.get("manifest_older_than"), MANIFEST_S, MANIFEST_LEAST_S),
+            orphans_older_than_s=self._duration(entries.get("orphans_older_than"), ORPHANS_S, ORPHANS_MIN_S),
+            manifest_older_than_s=self._duration(entries.get("manifest_older_than"), MANIFEST_S, MANIFEST_MIN_S),
         )
         if all(rule.is_empty for rule in policy.rules()):
             place = root.place if section is None else section.place
@@ -68,13 +68,13 @@ class _Reader:
         if entry is None:
             return
         form = 'branches maps names and patterns to rules, as in: "tmp/*": {keep: 1}'
-        for pattern, one in self._mapping(entry.value, form).items():
-            fields = self._mapping(one.value, f"the rule of {pattern} is a mapping, as in: {{keep: 10}}")
+        for pattern, section in self._mapping(entry.value, form).items():
+            fields = self._mapping(section.value, f"the rule of {pattern} is a mapping, as in: {{keep: 10}}")
             self._require_known(fields, RULE_KEYS)
             rule = self._rule(fields)
             if rule.is_empty:
                 raise self._source.error(
-                    one.place, f"the rule of {pattern} says nothing: give keep, older_than or both."
+                    section.place, f"the rule of {pattern} says nothing: give keep, older_than or both."
                 )
             yield pattern, rule
 
@@ -93,30 +93,30 @@ class _Reader:
         return data
 
     def _seconds(self, entry: Entry) -> float:
-        found = parse_duration(entry.value.raw)
-        if found is None:
+        seconds = parse_duration(entry.value.raw)
+        if seconds is None:
             raise self._source.error(entry.value.place, f"{entry.key} is {DURATION_FORM}.")
-        return found
+        return seconds
 
-    def _duration(self, entry: Entry | None, otherwise: float, least: float) -> float:
+    def _duration(self, entry: Entry | None, otherwise: float, minimum: float) -> float:
         if entry is None:
             return otherwise
-        found = self._seconds(entry)
-        if found < least:
-            raise self._source.error(entry.value.place, f"{entry.key} is at least {duration_text(least)}.")
-        return found
+        seconds = self._seconds(entry)
+        if seconds < minimum:
+            raise self._source.error(entry.value.place, f"{entry.key} is at least {duration_text(minimum)}.")
+        return seconds
 
     def _mapping(self, value: Value, form: str) -> dict[str, Entry]:
         if not isinstance(value.data, dict):
             raise self._source.error(value.place, f"{form}.")
-        found: dict[str, Entry] = value.data
-        return found
+        entries: dict[str, Entry] = value.data
+        return entries
 
-    def _require_known(self, entries: dict[str, Entry], known: Sequence[str]) -> None:
+    def _require_known(self, entries: dict[str, Entry], allowed: Sequence[str]) -> None:
         for key, entry in entries.items():
-            if key not in known:
-                close = nearest(key, known)
-                hint = f"did you mean {close}?" if close else f"there is {', '.join(known)}."
-                if key in KEYS and SECTION in known:
+            if key not in allowed:
+                close = nearest(key, allowed)
+                hint = f"did you mean {close}?" if close else f"there is {', '.join(allowed)}."
+                if key in KEYS and SECTION in allowed:
                     hint = f"it belongs below {SECTION}."
                 raise self._source.error(entry.place, f"{key} is not known here; {hint}")

@@ -1,17 +1,17 @@
-"""Which leases of readers, and which announcements of other cleanups, still count. No clock of the store decides that.
+"""Which leases of readers and announcements of other cleanups still count. The store's clock alone never decides.
 
 A reader writes its lease again three times as often as needed, and every write changes the object's mark. So a lease is
 over when
 
 * its owner is provably gone (`commit/owner.py`); or
-* the very same object was seen twice, at least the lease's seconds apart on this machine's own CLOCK_BOOTTIME. A run of
-  cleanup is short, so what it has seen is kept for the next one in `__cleanup/sightings`: the mark of each lease and
-  since when it stands still, with the clock that says so. Only a run on the same boot can use that; or
-* an earlier run, on whatever machine, has seen the very same object, and both the store's clock and this machine's say
-  that it is older than any lease may be, and a day
+* the same unchanged object was seen twice, at least the lease's seconds apart on this machine's own CLOCK_BOOTTIME. A
+  run of cleanup is short, so its sightings are stored for the next one in `__cleanup/sightings`: the mark of each
+  lease, since when it is unchanged, and by which clock. Only a run on the same boot can use that; or
+* an earlier run, on any machine, has seen the same unchanged object, and by both the store's clock and this machine's
+  it is older than the longest lease and a day
 
-Everything else holds: a lease that is seen for the first time, whatever its age; and one that its own process renews,
-as long as that process provably lives, also if it was asleep. Announcements of cleanups count the same way, for a day.
+All others count: a lease that is seen for the first time, whatever its age; and one whose own process renews it, as
+long as that process is provably alive, even if it was suspended. Announcements count the same way, for a day.
 
 A preview writes nothing. A crash, or two cleanups that write `sightings` at the same time, lose sightings: then leases
 count for longer.
@@ -31,7 +31,7 @@ from omnigraph.storage.objects.leases import LEASE_MOST_S, Announcement, Lease
 
 OBJECT = "sightings"
 ANNOUNCED_MAX_S = 24 * 3600.0
-"""An announcement that has stood still for longer is that of a cleanup which died."""
+"""An announcement that is unchanged for longer belongs to a crashed cleanup."""
 REASON_MAX_S = LEASE_MOST_S + 24 * 3600.0
 _DRIFT = 0.01
 """By how much the clocks of two machines may differ in speed, at the most."""
@@ -59,9 +59,11 @@ class Observed:
 
 
 def observed(leases: Iterable[Lease], announcements: Iterable[Announcement]) -> list[Observed]:
-    """What the next run has to know about these. Of a process that provably lives it can ask the process."""
-    found = [of_lease(lease) for lease in leases if not (lease.renewing and owner.is_alive(lease.owner))]
-    return found + [of_announcement(one) for one in announcements if not owner.is_alive(one.owner)]
+    """What the next run needs to know about these. Processes that are provably alive are left out."""
+    objects = [of_lease(lease) for lease in leases if not (lease.renewing and owner.is_alive(lease.owner))]
+    return objects + [
+        of_announcement(announcement) for announcement in announcements if not owner.is_alive(announcement.owner)
+    ]
 
 
 def of_lease(lease: Lease) -> Observed:
@@ -78,7 +80,7 @@ class Judge:
     `store_now_s` the store's time.
     """
 
-    known: Mapping[str, Sighting]
+    sightings: Mapping[str, Sighting]
     clock: str
     now_s: float
     store_now_s: float
@@ -89,29 +91,29 @@ class Judge:
         return Judge(_read(location), owner.clock(), now_s, store_now_s, location.is_local)
 
     def is_over(self, lease: Lease) -> bool:
-        """Whether a lease holds nothing any more."""
+        """Whether a lease does not count any more."""
         if lease.renewing and owner.is_alive(lease.owner):
             return False
         return owner.is_gone(lease.owner) or self.has_stood_still(of_lease(lease))
 
     def is_dead(self, announcement: Announcement) -> bool:
-        """Whether the cleanup that has announced this does not run any more. The last requests of a process that is
-        gone may still be on their way to an object store.
+        """Whether the cleanup that has announced this does not run any more. The last requests of a process that has
+        ended may still be on their way to an object store.
         """
         if owner.is_alive(announcement.owner):
             return False
         is_gone = self.is_local and owner.is_gone(announcement.owner)
         return is_gone or self.has_stood_still(of_announcement(announcement))
 
-    def has_stood_still(self, one: Observed) -> bool:
-        before = self.known.get(one.key)
-        if before is None or before.mark != one.mark:
+    def has_stood_still(self, subject: Observed) -> bool:
+        before = self.sightings.get(subject.key)
+        if before is None or before.mark != subject.mark:
             return False
         if self.clock and before.clock == self.clock:
-            needed_s = one.seconds * (1 + _DRIFT) + _MARGIN_S
+            needed_s = subject.seconds * (1 + _DRIFT) + _MARGIN_S
             if self.now_s - before.since_s >= needed_s:
                 return True
-        return min(self.store_now_s, time.time()) - one.modified_s > REASON_MAX_S
+        return min(self.store_now_s, time.time()) - subject.modified_s > REASON_MAX_S
 
 
 def boottime_s() -> float:
@@ -121,14 +123,16 @@ def boottime_s() -> float:
 # ---- the object ------------------------------------------------------------------------------------------------------
 
 
-def record(location: Location, found: Iterable[Observed]) -> None:
-    """Keep what this run has seen for the next one."""
+def record(location: Location, objects: Iterable[Observed]) -> None:
+    """Store the sightings of this run for the next one."""
     before, clock, now_s = _read(location), owner.clock(), boottime_s()
     seen: dict[str, Any] = {}
-    for one in found:
-        known = before.get(one.key)
-        is_same = known is not None and known.mark == one.mark and known.clock == clock
-        seen[one.key] = asdict(known if known is not None and is_same else Sighting(one.mark, clock, now_s))
+    for subject in objects:
+        sighting = before.get(subject.key)
+        is_same = sighting is not None and sighting.mark == subject.mark and sighting.clock == clock
+        seen[subject.key] = asdict(
+            sighting if sighting is not None and is_same else Sighting(subject.mark, clock, now_s)
+        )
     Control(location, CLEANUP).put(OBJECT, {"seen": seen})
 
 
@@ -139,10 +143,10 @@ def forget(location: Location) -> None:
 def _read(location: Location) -> dict[str, Sighting]:
     body = Control(location, CLEANUP).read(OBJECT)
     entries = (body or {}).get("seen")
-    found = {}
+    sightings = {}
     for key, entry in entries.items() if isinstance(entries, dict) else ():
         try:
-            found[key] = Sighting(str(entry["mark"]), str(entry["clock"]), float(entry["since_s"]))
+            sightings[key] = Sighting(str(entry["mark"]), str(entry["clock"]), float(entry["since_s"]))
         except (KeyError, TypeError, ValueError):
-            continue  # not seen, as far as anybody knows
-    return found
+            continue  # counts as not seen
+    return sightings

@@ -1,17 +1,17 @@
 """Cleanup on a full disk.
 
 Before it frees anything cleanup writes a probe, its announcement and a version of the manifest; the protocol needs all
-of them, also if nobody else is at work. If one of these writes meets a full disk nothing has been removed, and the run
-is repeated with more space, from its beginning:
+of them, even without other processes. If one of these writes fails on a full disk nothing has been removed yet, and the
+run is repeated from its beginning with more space:
 
-1. reserve   what the graph keeps for this is released (`storage/objects/reserve.py`)
-2. arrays    then the arrays of queries are removed: derived, and removable at any time without an announcement
-3. parts     in both, an announcement that does not fit leaves tables out, those with the longest ones first. Each of
-             them has an error in its row, and goes with the next run, for which this one has made room
+1. reserve   the reserve is released (`storage/objects/reserve.py`)
+2. arrays    then the query arrays are removed: they are derived, and need no announcement
+3. parts     in both, if the announcement does not fit, tables with the longest ones are left out. Each of them has an
+             error in its row; the next run, for which this one has made room, does it
 4. refuse    CleanupNeedsSpace says how much has to be freed by hand
 
-At the end a new reserve is kept, several times as large as what this run has written. A crash leaves no reserve; then 2
-or 4 holds until a run has had room.
+At the end a new reserve is allocated, several times as large as what this run has written. A crash leaves no reserve;
+then 2 or 4 applies until a run has had room.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Run = Callable[[bool], CleanupResult]
 
 
 def with_space(manifest: Manifest, run: Run) -> CleanupResult:
-    """What a run that removes things returns, with the space that it needs to begin."""
+    """The result of a run, which gets the space that it needs to begin."""
     location = manifest.location
     size_bytes = 0
     try:
@@ -75,7 +75,7 @@ def _repeated(manifest: Manifest, run: Run) -> CleanupResult:
 
 
 def _remove_arrays(location: Location) -> bool:
-    """Whether there were arrays of queries, which are gone now."""
+    """Remove the query arrays. Whether there were any."""
     folders = nofollow.children(location, CACHE).folders
     for folder in folders:
         nofollow.remove_tree(location, f"{CACHE}/{folder}")

@@ -1,4 +1,4 @@
-"""Copying everything that a plan names, and comparing what is there afterwards with the plan."""
+"""Copy everything that a plan names, and compare the target with the plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOLDERS = (*TABLE_FOLDERS.values(), MANIFEST)
 
 @dataclass(frozen=True)
 class Copied:
-    """All files of the clone with their bytes; how many are hard links, how many copies, how many were there before."""
+    """All files of the clone with their bytes; how many are hard links, how many copies, how many existed before."""
 
     files: int = 0
     bytes: int = 0
@@ -73,20 +73,20 @@ def _copy_files(transfer: Transfer, files: list[CopiedFile], watcher: Watcher) -
 
 
 def _remote(transfer: Transfer) -> Location:
-    """The end whose requests wait for a network, if one does."""
+    """The location whose requests wait for a network, if one does."""
     return transfer.target if transfer.source.is_local else transfer.source
 
 
 def _require_whole(target: Location, expected: Mapping[str, int]) -> None:
-    """Everything is there with its size. What else is there was left by a clone that was stopped, and goes."""
-    found = _sizes(target)
-    wrong = sorted(path for path, size in expected.items() if found.get(path) != size)
+    """Require that every file exists with its size. Remove other files, which a stopped clone left."""
+    sizes = _sizes(target)
+    wrong = sorted(path for path, size in expected.items() if sizes.get(path) != size)
     if wrong:
-        detail = f"{found.get(wrong[0], 0):,} of {expected[wrong[0]]:,} bytes are there"
+        detail = f"{sizes.get(wrong[0], 0):,} of {expected[wrong[0]]:,} bytes are there"
         raise StorageError(doing=f"copying {wrong[0]} to {target.uri}", detail=detail)
-    left = [path for path in found if path not in expected]
-    if left:
-        remove(target, "", left)
+    extra = [path for path in sizes if path not in expected]
+    if extra:
+        remove(target, "", extra)
         remove_folders(target, _FOLDERS)
 
 

@@ -1,13 +1,13 @@
 """What a clone consists of: which files of which versions go where.
 
 Whole history: for every line of versions (a root table, a fork) that a commit or a head in one version of the manifest
-pins, all versions up to the highest pin. What lies above belongs to writers that are at work, lines that nothing pins
-to writers that died: both are left out, and so are control objects. Files keep their places.
+pins, all versions up to the highest pin. Versions above belong to running writers, lines that nothing pins to
+crashed writers: both are left out, and so are control objects. Files keep their paths.
 
 One state: of every table the one version that the state pins, as the only version of a root table
-(`storage/lance/flatten`). Files of forks go to the place that they would have in the root table.
+(`storage/lance/flatten`). Files of forks get the path that they would have in the root table.
 
-A plan names only files that were listed. What a version needs and nobody has listed is `missing`: the graph is damaged.
+A plan names only files that were listed. What a version needs and was not listed is `missing`: the graph is damaged.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class CopyPlan:
 def highest_pins(manifest: Manifest) -> dict[str, Pin]:
     """By the path of its line, the highest version of it that a head or a commit pins, in one version of the manifest.
 
-    `manifest` never moves while it is read.
+    `manifest` is fixed at one version.
     """
-    found: dict[str, Pin] = {}
+    highest: dict[str, Pin] = {}
     for pin in _pins(manifest):
-        known = found.get(pin.path)
-        if known is None or known.version < pin.version:
-            found[pin.path] = pin
-    return found
+        previous = highest.get(pin.path)
+        if previous is None or previous.version < pin.version:
+            highest[pin.path] = pin
+    return highest
 
 
 def _pins(manifest: Manifest) -> Iterator[Pin]:
@@ -101,7 +101,7 @@ def _of_record(record: Record) -> Iterator[Pin]:
 
 
 def whole_tables(location: Location, highest: Mapping[str, Pin]) -> Iterator[TablePlan]:
-    """Every version that is there of the lines that something pins, up to the highest pin."""
+    """Every existing version of the pinned lines, up to the highest pin."""
     for root in sorted({pin.root for pin in highest.values()}):
         folder = _listed(location, root)
         versions: dict[str, Set[int]] = {}
@@ -167,15 +167,15 @@ def manifest_plan(location: Location, version: int) -> CopyPlan:
 
 
 def _needed(location: Location, table: TablePlan) -> set[str]:
-    found: set[str] = set()
+    keys: set[str] = set()
     try:
         for path, versions in table.versions.items():
             line: Line = table.folder.lines[path]
-            found |= needed_keys(location, table.folder, line, frozenset(versions) & frozenset(line.versions))
+            keys |= needed_keys(location, table.folder, line, frozenset(versions) & frozenset(line.versions))
     except NotUnderstood as error:
         detail = f"this omnigraph does not know what is in a version of it: {error}"
         raise StorageError(doing=f"reading {table.table}", detail=detail) from error
-    return found
+    return keys
 
 
 def _may_be_missing(key: str) -> bool:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def carried_checksums(manifest: Manifest, files: Iterable[CopiedFile]) -> Packed:
-    """What records of the source say of copied files, under the paths that these have in the clone."""
+    """The recorded checksums of copied files, under the paths that these have in the clone."""
     still = FrozenManifest(manifest.location)
-    known = check_manifest(still, []).checksums
-    return "".join(pack({file.target: crc}) for file in files for crc in known.expected(file.source))
+    recorded = check_manifest(still, []).checksums
+    return "".join(pack({file.target: crc}) for file in files for crc in recorded.expected(file.source))
 
 
 def publish_state(target: Location, snapshot: Snapshot, *, actor: str | None, checksums: Packed) -> None:
-    """GraphExists if somebody else was first."""
+    """GraphExists if another process was first."""
     view = snapshot.view
     measured = (p if p.rows is not None else view.tables.measured(p) for p in view.pins.values())
     pins = {pin.table: replace(pin, fork=None) for pin in measured}

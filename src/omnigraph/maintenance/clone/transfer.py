@@ -1,12 +1,12 @@
-"""Moving files from one graph's address to another's: disk to disk, disk to bucket, bucket to disk, bucket to bucket.
+"""Copy files from one graph's address to another's: disk to disk, disk to bucket, bucket to disk, bucket to bucket.
 
-* on one file system, immutable files are hard links, which take no room; everything else, and where links do not work,
-  is copied
-* within one bucket the store copies by itself; from one bucket to another, the bytes go through this process in pieces,
-  so that memory follows the number of files at once and not their size
+* on one file system, immutable files are hard links, which take no space; other files are copied, and all files where
+  links do not work
+* within one bucket the store copies; from one bucket to another the bytes pass through this process in parts, so
+  that memory grows with the number of concurrent files and not with their size
 
-A file appears under its name when it is whole: on a disk it is written beside and renamed, in a bucket an upload shows
-when it is complete. So a file that is there with the right size is done, and a clone that goes on leaves it alone.
+A file gets its name when it is complete: on a disk it is written under another name and renamed, in a bucket an upload
+becomes visible when it is complete. So a file with the right size is complete, and a repeated clone keeps it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Transfer:
     links: bool = True
 
     def file(self, file: CopiedFile) -> How:
-        """Copy or link one file; what is at its place is replaced."""
+        """Copy or link one file; an existing one is replaced."""
         with _failing(f"copying {file.source} to {self.target.uri}"):
             if self.target.is_local:
                 return self._to_disk(file)
@@ -65,7 +65,7 @@ class Transfer:
             return "copied"
 
     def version(self, version: CopiedVersion) -> WrittenVersion:
-        """Write the file of a version for its new place."""
+        """Write the file of a version for its new address."""
         stored = read_version(self.source, version.source)
         if stored is None:
             raise StorageError(doing=f"reading {version.source}", detail="it is not there any more")
@@ -134,7 +134,7 @@ class Transfer:
         import obstore
 
         if self._in_one_bucket and file.size <= COPIED_BY_THE_STORE_MAX:
-            keys = (f"{bucket_and_key(at)[1]}/{path}" for at, path in self._ends(file))
+            keys = (f"{bucket_and_key(uri)[1]}/{path}" for uri, path in self._ends(file))
             obstore.copy(open_bucket(self.target), *keys)
             return
         piece_bytes = max(PIECE_BYTES, file.size // PIECES_MAX + 1)

@@ -19,18 +19,18 @@
 Every section may be left out. A file that holds what cleanup reads at its top, without sections, serves as well.
 Without anything about cleanup there is no retention: then nothing may be removed.
 
-Strict: what is not known is refused with its place, before anything is done.
+Strict: what is unknown is refused with its position, before anything is done.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from omnigraph.config.durations import DURATION_FORM, duration_text, parse_duration
+from omnigraph.config.sizes import SIZE_FORM, parse_size
 from omnigraph.config.yaml import Entry, Text, Value, parse_yaml
 from omnigraph.errors import FileUnreadable, PolicyFileError, UsageError
 from omnigraph.language.schema.source import Place
@@ -44,10 +44,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "optimize": ("branches", "tables", "target_rows_per_fragment", "concurrency"),
     "verify": ("depth", "orphans_older_than"),
     "budget": ("max_time", "max_bytes", "max_rows"),
-    "cleanup": (),  # cleanup's own reader knows them
+    "cleanup": (),  # read by cleanup's own reader
 }
-SIZE_FORM = "a size like 500MiB or 20GiB"
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?b?|b)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -76,14 +74,14 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name in ("max_time_s", "max_bytes", "max_rows"):
-            given = getattr(self, name)
-            if given is not None and given <= 0:
-                raise UsageError(detail=f"{name.removesuffix('_s')} is more than 0, not {given}.")
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise UsageError(detail=f"{name.removesuffix('_s')} is more than 0, not {value}.")
 
 
 @dataclass(frozen=True)
 class MaintainPolicy:
-    """`retention` is None where nobody said what to keep: then cleanup only looks."""
+    """`retention` is None if none is configured: then cleanup only previews."""
 
     optimize: OptimizePart = field(default_factory=OptimizePart)
     verify: VerifyPart = field(default_factory=VerifyPart)
@@ -121,30 +119,30 @@ def make_maintain_policy(
     max_time_s: float | None = None,
     max_bytes: int | None = None,
 ) -> MaintainPolicy:
-    """A policy from a file, its content or a value; options come before what it says.
+    """A policy from a file, its content or a value; options take precedence.
 
-    UsageError where retention is given twice: of two rules for what may be destroyed neither is a default.
+    UsageError if retention is configured twice: neither rule has precedence, because cleanup is destructive.
     """
     if policy is None:
-        found = MaintainPolicy()
+        effective = MaintainPolicy()
     elif isinstance(policy, MaintainPolicy):
-        found = policy
+        effective = policy
     elif isinstance(policy, Mapping):
-        found = policy_of(policy)
+        effective = policy_of(policy)
     else:
-        found = read_maintain_policy(os.fspath(policy))
+        effective = read_maintain_policy(os.fspath(policy))
     if keep is not None or older_than is not None:
-        if found.retention is not None:
+        if effective.retention is not None:
             raise UsageError(detail="the policy says what to keep: leave --keep and --older-than out.")
-        found = replace(found, retention=make_policy(keep=keep, older_than=older_than))
+        effective = replace(effective, retention=make_policy(keep=keep, older_than=older_than))
     if branches:
-        found = replace(found, optimize=replace(found.optimize, branches=tuple(branches)))
-    budget = found.budget
+        effective = replace(effective, optimize=replace(effective.optimize, branches=tuple(branches)))
+    budget = effective.budget
     if max_time_s is not None:
         budget = replace(budget, max_time_s=max_time_s)
     if max_bytes is not None:
         budget = replace(budget, max_bytes=max_bytes)
-    return replace(found, budget=budget)
+    return replace(effective, budget=budget)
 
 
 def read_maintain_policy(path: str) -> MaintainPolicy:
@@ -166,57 +164,51 @@ def parse_maintain_policy(text: str, *, file: str = "<policy>") -> MaintainPolic
     if not set(root.data) & set(SECTIONS):
         reader.require_known(root.data, (*SECTIONS, *KEYS))
         return MaintainPolicy(retention=parse_policy(text, file=file))
-    found = reader.policy(root.data)
-    return replace(found, retention=parse_policy(text, file=file)) if "cleanup" in root.data else found
+    parsed = reader.policy(root.data)
+    return replace(parsed, retention=parse_policy(text, file=file)) if "cleanup" in root.data else parsed
 
 
 def policy_of(body: Mapping[str, Any]) -> MaintainPolicy:
-    """What `MaintainPolicy.to_json` made, or the same as a mapping of one's own."""
+    """What `MaintainPolicy.to_json` made, or a mapping of the same form."""
     import orjson
 
     retention = body.get("cleanup")
-    rest = {
+    sections = {
         name: {key: value for key, value in section.items() if value is not None}
         if isinstance(section, Mapping)
         else section
         for name, section in body.items()
         if name != "cleanup" and section is not None
     }
-    # JSON is YAML: one reader judges both.
+    # JSON is YAML: one reader checks both.
     try:
-        text = orjson.dumps(rest).decode()
+        text = orjson.dumps(sections).decode()
     except orjson.JSONEncodeError as error:
         raise UsageError(detail=f"policy holds something that is no JSON: {error}.") from error
-    found = parse_maintain_policy(text) if rest else MaintainPolicy()
-    return found if retention is None else replace(found, retention=make_policy(policy=policy_from_json(retention)))
-
-
-def parse_size(text: str) -> int | None:
-    """Bytes, units being powers of 1024; None if it is no size."""
-    found = _SIZE.fullmatch(text.strip())
-    return None if found is None else int(float(found[1]) * 1024 ** "bkmgt".index((found[2] or "b")[0].lower()))
+    parsed = parse_maintain_policy(text) if sections else MaintainPolicy()
+    return parsed if retention is None else replace(parsed, retention=make_policy(policy=policy_from_json(retention)))
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
 class _Text(Text):
-    """The same text, and errors that speak of a policy file."""
+    """The same text, with errors about a policy file."""
 
     def error(self, place: Place, detail: str) -> PolicyFileError:
-        told = detail.replace("a pipeline file", "a policy file")
-        return PolicyFileError(**self.fields(place, told), more="", problems=[])
+        message = detail.replace("a pipeline file", "a policy file")
+        return PolicyFileError(**self.fields(place, message), more="", problems=[])
 
 
 @dataclass(frozen=True)
 class _Reader:
     source: _Text
 
-    def require_known(self, entries: Mapping[str, Entry], known: Sequence[str]) -> None:
+    def require_known(self, entries: Mapping[str, Entry], allowed: Sequence[str]) -> None:
         for key, entry in entries.items():
-            if key not in known:
-                close = nearest(key, known)
-                hint = f"did you mean {close}?" if close else f"there is {', '.join(known)}."
+            if key not in allowed:
+                close = nearest(key, allowed)
+                hint = f"did you mean {close}?" if close else f"there is {', '.join(allowed)}."
                 raise self.source.error(entry.place, f"{key} is not known here; {hint}")
 
     def policy(self, root: Mapping[str, Entry]) -> MaintainPolicy:
@@ -228,7 +220,7 @@ class _Reader:
             budget=Budget(
                 max_time_s=self._seconds(sections.get("budget", {}).get("max_time")),
                 max_bytes=self._size(sections.get("budget", {}).get("max_bytes")),
-                max_rows=self._count(sections.get("budget", {}).get("max_rows"), least=1),
+                max_rows=self._count(sections.get("budget", {}).get("max_rows"), minimum=1),
             ),
         )
 
@@ -238,57 +230,57 @@ class _Reader:
         return OptimizePart(
             branches=branches or (MAIN,),
             tables=tables or None,
-            target_rows_per_fragment=self._count(fields.get("target_rows_per_fragment"), least=2),
-            concurrency=self._count(fields.get("concurrency"), least=1),
+            target_rows_per_fragment=self._count(fields.get("target_rows_per_fragment"), minimum=2),
+            concurrency=self._count(fields.get("concurrency"), minimum=1),
         )
 
     def _verify(self, fields: Mapping[str, Entry]) -> VerifyPart:
         depth: Depth = "quick"
         if "depth" in fields:
             value = fields["depth"].value
-            found = next((d for d in DEPTHS if d == value.data), None)
-            if found is None:
+            valid = next((d for d in DEPTHS if d == value.data), None)
+            if valid is None:
                 raise self.source.error(value.place, f"depth is one of {', '.join(DEPTHS)}.")
-            depth = found
+            depth = valid
         return VerifyPart(depth, self._seconds(fields.get("orphans_older_than")))
 
     def _section(self, entry: Entry) -> dict[str, Entry]:
-        known = SECTIONS[entry.key]
+        allowed = SECTIONS[entry.key]
         if not isinstance(entry.value.data, dict):
-            raise self.source.error(entry.value.place, f"{entry.key} is a mapping with {', '.join(known)}.")
-        found: dict[str, Entry] = entry.value.data
-        self.require_known(found, known)
-        return found
+            raise self.source.error(entry.value.place, f"{entry.key} is a mapping with {', '.join(allowed)}.")
+        entries: dict[str, Entry] = entry.value.data
+        self.require_known(entries, allowed)
+        return entries
 
     def _names(self, entry: Entry | None) -> Iterator[str]:
         if entry is None:
             return
         values = entry.value.data if isinstance(entry.value.data, list) else [entry.value]
-        for one in values:
-            if not isinstance(one, Value) or not one.raw.strip():
+        for item in values:
+            if not isinstance(item, Value) or not item.raw.strip():
                 raise self.source.error(entry.value.place, f"{entry.key} is a list of names, as in: [main].")
-            yield one.raw
+            yield item.raw
 
-    def _count(self, entry: Entry | None, *, least: int) -> int | None:
+    def _count(self, entry: Entry | None, *, minimum: int) -> int | None:
         if entry is None:
             return None
         data = entry.value.data
-        if not isinstance(data, int) or isinstance(data, bool) or data < least:
-            raise self.source.error(entry.value.place, f"{entry.key} is a number of at least {least}.")
+        if not isinstance(data, int) or isinstance(data, bool) or data < minimum:
+            raise self.source.error(entry.value.place, f"{entry.key} is a number of at least {minimum}.")
         return data
 
     def _seconds(self, entry: Entry | None) -> float | None:
         if entry is None:
             return None
-        found = parse_duration(entry.value.raw)
-        if not found:
+        seconds = parse_duration(entry.value.raw)
+        if not seconds:
             raise self.source.error(entry.value.place, f"{entry.key} is {DURATION_FORM}.")
-        return found
+        return seconds
 
     def _size(self, entry: Entry | None) -> int | None:
         if entry is None:
             return None
-        found = parse_size(entry.value.raw)
-        if not found:
+        size_bytes = parse_size(entry.value.raw)
+        if not size_bytes:
             raise self.source.error(entry.value.place, f"{entry.key} is {SIZE_FORM}.")
-        return found
+        return size_bytes

@@ -1,4 +1,4 @@
-"""The report of a `maintain` run as one HTML page: no script, no font, no image, no address of anything elsewhere.
+"""The report of a `maintain` run as one HTML page: no script, no font, no image, no external address.
 
 Plots are SVG inside of the page, drawn by `bars`: per table one bar before and one after. Everything that comes from
 the graph (names of tables and branches, messages) is escaped.
@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+from omnigraph.config.sizes import short_size_text
 
 if TYPE_CHECKING:
     from omnigraph.maintenance.maintain.run import Figures, MaintainResult, Step
@@ -24,21 +26,11 @@ _COLOURS = {"done": "good", "nothing": "calm", "previewed": "calm", "problems": 
 
 @dataclass(frozen=True)
 class Bar:
-    """One table in a plot. None: there is nothing to draw, as for a table that came or went."""
+    """One table in a plot. None: nothing to draw, as for a table that was created or dropped."""
 
     label: str
     before: float | None
     after: float | None
-
-
-def size_text(number: float) -> str:
-    """Bytes in the unit that suits them."""
-    value = float(number)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024 or unit == "GiB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
 
 
 def count_text(number: float) -> str:
@@ -50,10 +42,10 @@ def share_text(number: float) -> str:
     return f"{int(number * 1000) / 10:g} %"
 
 
-def bars(title: str, rows: Sequence[Bar], shown: Callable[[float], str], *, most: float | None = None) -> str:
-    """A plot with two bars per row on one scale, which ends at `most` or at the longest bar."""
+def bars(title: str, rows: Sequence[Bar], shown: Callable[[float], str], *, maximum: float | None = None) -> str:
+    """A plot with two bars per row on one scale, which ends at `maximum` or at the longest bar."""
     values = [v for row in rows for v in (row.before, row.after) if v is not None]
-    longest = most or max(values, default=0.0) or 1.0
+    longest = maximum or max(values, default=0.0) or 1.0
     height = _ROW * len(rows) + 8
     parts = [
         f'<svg viewBox="0 0 {_LEFT + _WIDE + _RIGHT} {height}" role="img" aria-label="{escape(title)}">',
@@ -69,10 +61,10 @@ def bars(title: str, rows: Sequence[Bar], shown: Callable[[float], str], *, most
             if value is None:
                 continue
             width = max(1.0, _WIDE * value / longest) if value else 0.0
-            told = escape(f"{row.label}, {kind}: {shown(value)}")
+            text = escape(f"{row.label}, {kind}: {shown(value)}")
             parts.append(
                 f'<rect class="{kind}" x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR}">'
-                f"<title>{told}</title></rect>"
+                f"<title>{text}</title></rect>"
             )
             parts.append(f'<text x="{_LEFT + width + 6:.1f}" y="{y + _BAR - 2}">{escape(shown(value))}</text>')
     parts.append("</svg>")
@@ -91,7 +83,7 @@ def page(result: MaintainResult) -> str:
         f"<h1>Maintenance of {escape(result.graph)}</h1>",
         f'<p class="lead"><span class="badge {verdict[1]}">{verdict[0]}</span> {when}, {result.seconds:.1f} s</p>',
         _steps(result.steps),
-        *(part for one in result.figures for part in _branch(one)),
+        *(part for figures in result.figures for part in _branch(figures)),
         *_findings(result),
     ]
     return _FRAME.format(title=escape(f"maintenance of {result.graph}"), style=_STYLE, body="\n".join(body))
@@ -102,15 +94,15 @@ def _steps(steps: Sequence[Step]) -> str:
     for step in steps:
         name = step.name if step.branch is None else f"{step.name} ({step.branch})"
         notes = "".join(f"<li>{escape(note)}</li>" for note in step.notes)
-        told = escape(step.summary) + (f"<ul>{notes}</ul>" if notes else "")
+        text = escape(step.summary) + (f"<ul>{notes}</ul>" if notes else "")
         badge = f'<span class="badge {_COLOURS[step.outcome]}">{step.outcome}</span>'
         took = _number(f"{step.seconds:.1f} s")
-        rows.append(f'<tr><td>{escape(name)}</td><td>{badge}</td><td class="told">{told}</td>{took}</tr>')
+        rows.append(f'<tr><td>{escape(name)}</td><td>{badge}</td><td class="told">{text}</td>{took}</tr>')
     return _framed(("step", "", "", "time"), rows)
 
 
 def _framed(heads: Sequence[str], rows: Sequence[str]) -> str:
-    """A table that scrolls by itself where the page is narrower."""
+    """A table that scrolls where the page is narrower."""
     first = "".join(f"<th>{name}</th>" for name in heads)
     return f'<div class="scroll"><table><tr>{first}</tr>{"".join(rows)}</table></div>'
 
@@ -122,48 +114,48 @@ def _number(text: str) -> str:
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _branch(one: Figures) -> Iterator[str]:
-    yield f"<h2>Branch {escape(one.branch)}</h2>"
-    if one.error is not None:
-        yield f'<p class="bad">It could not be measured: {escape(one.error)}</p>'
-    if one.before is None and one.after is None:
+def _branch(figures: Figures) -> Iterator[str]:
+    yield f"<h2>Branch {escape(figures.branch)}</h2>"
+    if figures.error is not None:
+        yield f'<p class="bad">It could not be measured: {escape(figures.error)}</p>'
+    if figures.before is None and figures.after is None:
         return
     yield '<p><span class="key before"></span> before <span class="key after"></span> after</p>'
     yield '<div class="plots">'
-    own = _manifest_bar(one, lambda g: g.manifest_fragments)
-    yield bars("fragments", [*_bars(one, lambda t: t.fragments), own], count_text)
-    own = _manifest_bar(one, lambda g: g.manifest_bytes)
-    yield bars("bytes on disk", [*_bars(one, lambda t: t.bytes_on_disk), own], size_text)
-    own = _manifest_bar(one, lambda g: g.manifest_versions)
-    yield bars("versions", [*_bars(one, lambda t: t.versions), own], count_text)
-    yield bars("index coverage", list(_bars(one, lambda t: t.coverage)), share_text, most=1.0)
+    own = _manifest_bar(figures, lambda g: g.manifest_fragments)
+    yield bars("fragments", [*_bars(figures, lambda t: t.fragments), own], count_text)
+    own = _manifest_bar(figures, lambda g: g.manifest_bytes)
+    yield bars("bytes on disk", [*_bars(figures, lambda t: t.bytes_on_disk), own], short_size_text)
+    own = _manifest_bar(figures, lambda g: g.manifest_versions)
+    yield bars("versions", [*_bars(figures, lambda t: t.versions), own], count_text)
+    yield bars("index coverage", list(_bars(figures, lambda t: t.coverage)), share_text, maximum=1.0)
     yield "</div>"
-    yield _table(one)
+    yield _table(figures)
 
 
-def _tables(found: GraphStats | None) -> dict[str, TableStats]:
-    return {} if found is None else {t.table_key: t for t in found.tables}
+def _tables(stats: GraphStats | None) -> dict[str, TableStats]:
+    return {} if stats is None else {t.table_key: t for t in stats.tables}
 
 
-def _keys(one: Figures) -> list[str]:
-    return list(dict.fromkeys((*_tables(one.after), *_tables(one.before))))
+def _keys(figures: Figures) -> list[str]:
+    return list(dict.fromkeys((*_tables(figures.after), *_tables(figures.before))))
 
 
-def _bars(one: Figures, of: Callable[[TableStats], float]) -> Iterator[Bar]:
-    before, after = _tables(one.before), _tables(one.after)
+def _bars(figures: Figures, of: Callable[[TableStats], float]) -> Iterator[Bar]:
+    before, after = _tables(figures.before), _tables(figures.after)
 
-    def value(found: TableStats | None) -> float | None:
-        return None if found is None or found.error is not None else of(found)
+    def value(table: TableStats | None) -> float | None:
+        return None if table is None or table.error is not None else of(table)
 
-    for key in _keys(one):
+    for key in _keys(figures):
         yield Bar(key, value(before.get(key)), value(after.get(key)))
 
 
-def _manifest_bar(one: Figures, of: Callable[[GraphStats], float]) -> Bar:
+def _manifest_bar(figures: Figures, of: Callable[[GraphStats], float]) -> Bar:
     return Bar(
         MANIFEST_ROW,
-        None if one.before is None else of(one.before),
-        None if one.after is None else of(one.after),
+        None if figures.before is None else of(figures.before),
+        None if figures.after is None else of(figures.after),
     )
 
 
@@ -172,28 +164,28 @@ _COLUMNS: tuple[tuple[str, Callable[[Any], float], Callable[[float], str]], ...]
     ("deleted rows", lambda t: t.deleted_rows, count_text),
     ("fragments", lambda t: t.fragments, count_text),
     ("small", lambda t: t.small_fragments, count_text),
-    ("live", lambda t: t.bytes_live, size_text),
-    ("on disk", lambda t: t.bytes_on_disk, size_text),
+    ("live", lambda t: t.bytes_live, short_size_text),
+    ("on disk", lambda t: t.bytes_on_disk, short_size_text),
     ("versions", lambda t: t.versions, count_text),
     ("coverage", lambda t: t.coverage, share_text),
 )
 
 
-def _table(one: Figures) -> str:
-    before, after = _tables(one.before), _tables(one.after)
+def _table(figures: Figures) -> str:
+    before, after = _tables(figures.before), _tables(figures.after)
     rows = []
-    for key in _keys(one):
+    for key in _keys(figures):
         cells = [f"<td>{escape(key)}</td>"]
         for _, of, shown in _COLUMNS:
             cells.append(_number(_moved(before.get(key), after.get(key), of, shown)))
         problem = next((t.error for t in (after.get(key), before.get(key)) if t is not None and t.error), None)
         cells.append(f"<td>{escape(problem or '')}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    rows.append(_manifest_row(one))
+    rows.append(_manifest_row(figures))
     return _framed(("table", *(name for name, _, _ in _COLUMNS), ""), rows)
 
 
-def _manifest_row(one: Figures) -> str:
+def _manifest_row(figures: Figures) -> str:
     of: dict[str, Callable[[GraphStats], float]] = {
         "fragments": lambda g: g.manifest_fragments,
         "on disk": lambda g: g.manifest_bytes,
@@ -201,8 +193,12 @@ def _manifest_row(one: Figures) -> str:
     }
     cells = [f"<td>{MANIFEST_ROW}</td>"]
     for name, _, shown in _COLUMNS:
-        told = [] if name not in of else ["–" if g is None else shown(of[name](g)) for g in (one.before, one.after)]
-        cells.append(_number(_arrow(told)))
+        values = (
+            []
+            if name not in of
+            else ["–" if g is None else shown(of[name](g)) for g in (figures.before, figures.after)]
+        )
+        cells.append(_number(_arrow(values)))
     return f"<tr>{''.join(cells)}<td></td></tr>"
 
 
@@ -212,21 +208,21 @@ def _moved(
     return _arrow([shown(of(t)) if t is not None and t.error is None else "–" for t in (before, after)])
 
 
-def _arrow(told: Sequence[str]) -> str:
+def _arrow(values: Sequence[str]) -> str:
     """Before and after, once if they are the same."""
-    return " → ".join(dict.fromkeys(told))
+    return " → ".join(dict.fromkeys(values))
 
 
 def _findings(result: MaintainResult) -> Iterator[str]:
-    found = next((s.result for s in result.steps if s.name == "verify" and s.result is not None), None)
-    findings = [] if found is None else found["findings"]
+    verified = next((s.result for s in result.steps if s.name == "verify" and s.result is not None), None)
+    findings = [] if verified is None else verified["findings"]
     if not findings:
         return
     yield "<h2>What verify found</h2>"
     rows = []
-    for one in findings:
-        where = " ".join(part for part in (one["table"], one["branch"] and f"on {one['branch']}") if part)
-        cells = (one["severity"], one["code"], where, one["message"], one["remedy"])
+    for finding in findings:
+        where = " ".join(part for part in (finding["table"], finding["branch"] and f"on {finding['branch']}") if part)
+        cells = (finding["severity"], finding["code"], where, finding["message"], finding["remedy"])
         rows.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
     yield _framed(("", "code", "where", "", "what to do"), rows)
 

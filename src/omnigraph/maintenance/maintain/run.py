@@ -1,20 +1,21 @@
 """Maintain: everything a graph needs on a schedule, in one run with one report.
 
-1. measure   the health of each chosen branch, as `stats` tells it
-2. recover   settle what dead writers left, wait for the living
-3. verify    look for damage, without reading data unless the policy wants it; all branches
+1. measure   the health of each chosen branch, as `stats` reports it
+2. recover   operations of crashed writers; wait for live ones
+3. verify    all branches, without reading data unless the policy says so
 4. optimize  each chosen branch, within the budget
-5. cleanup   what retention lets go, if it was confirmed; otherwise, and without retention, only a preview
+5. cleanup   what retention releases, if confirmed; otherwise, and without retention, only a preview
 6. measure   again: the report has both
 
 Keeps: the order is fixed and the steps are independent. A step that fails has its error in the report, and the others
 run; the run as a whole is then not ok. The budget is for optimize, whose cost follows the data; it has a quarter of the
-time at least, so that slow steps before it can't starve it, and cleanup runs however late it is.
-What holds cleanup back, to a preview: verify failed, it found that published data may be lost, or a table failed in
-optimize. Older versions may be all that is left then. Rows that break rules do not: the graph would grow for ever.
+time at least, so that slow steps before it can't starve it; cleanup runs however late it is.
+Cleanup only previews if verify failed, if verify found that published data may be lost, or if a table failed in
+optimize: then older versions may be all that is left. Rows that break rules do not prevent cleanup: otherwise the graph
+would grow without bound.
 
-A run with nothing to do makes no commit. A crash leaves what the crash of the step that ran leaves; the next run goes
-on. Several runs at a time are safe, and of no use.
+A run with nothing to do makes no commit. A crash leaves what a crash of the current step leaves; the next run
+continues. Concurrent runs are safe but redundant.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any, Literal
 
 from omnigraph.commit.backoff import write_timeout_s
 from omnigraph.commit.committer import Committer
-from omnigraph.errors import BranchNotFound, OmnigraphError, UsageError
+from omnigraph.errors import BranchNotFound, OmnigraphError, UnknownType, UsageError
 from omnigraph.maintenance.cleanup import CleanupResult, cleanup
 from omnigraph.maintenance.cleanup.policy import Policy, Rule
 from omnigraph.maintenance.maintain.policy import MaintainPolicy
@@ -43,6 +44,7 @@ from omnigraph.maintenance.maintain.text import (
     verify_text,
 )
 from omnigraph.maintenance.optimize import Optimize
+from omnigraph.maintenance.optimize.budget import remaining
 from omnigraph.maintenance.optimize.model import options_of
 from omnigraph.maintenance.recover import recover
 from omnigraph.maintenance.stats import GraphStats, stats
@@ -56,7 +58,7 @@ StepName = Literal["recover", "verify", "optimize", "cleanup"]
 Outcome = Literal["done", "nothing", "previewed", "problems", "failed"]
 OPTIMIZE_SHARE = 0.25
 PREVIEW = Policy(Rule(keep=10, older_than_s=7 * 86_400.0))
-"""What is previewed where nobody has said what to keep."""
+"""The retention of the preview if none is configured."""
 NOT_LOST = frozenset(
     (
         *("dangling_endpoint", "duplicate_key", "duplicate_value", "cardinality", "key_mismatch", "null_key"),
@@ -66,17 +68,17 @@ NOT_LOST = frozenset(
 )
 """Errors of verify that are not about lost data: rows that break rules, indices that can be built anew from rows, and
 drift, for which cleanup has a rule of its own. After any other error nothing is removed, `index_unreadable` included:
-where an index can't be asked it may be the rows that can't be read.
+if an index can't be read, the cause may be rows that can't be read.
 """
-WRONG_POLICY = (BranchNotFound.condition, UsageError.condition)
-"""Why optimize fails where the policy names what is not there; that says nothing about the data."""
+WRONG_POLICY = (BranchNotFound.condition, UnknownType.condition, UsageError.condition)
+"""Errors of optimize if the policy names what does not exist; they say nothing about the data."""
 UNKNOWN = "so nobody knows whether older versions are all that is left of something"
 OR_YOURSELF = "or run omnigraph cleanup yourself"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step. `summary` is a sentence, `notes` what somebody should look at, `result` the JSON of the step's verb.
+    """One step. `summary` is a sentence, `notes` need attention, `result` the JSON of the step's verb.
 
     `outcome` is `done`, `nothing` (to do), `previewed`, `problems` (it ran, and something is wrong or a table failed)
     or `failed` (it could not run; `error` says why). `branch` is None for steps that are about the whole graph.
@@ -146,7 +148,7 @@ class MaintainResult:
             "confirmed": self.confirmed,
             "policy": self.policy.to_json(),
             "steps": [step.to_json() for step in self.steps],
-            "figures": [one.to_json() for one in self.figures],
+            "figures": [figures.to_json() for figures in self.figures],
         }
 
     def to_html(self) -> str:
@@ -174,7 +176,7 @@ class _Run:
         self._engine = engine
         self._began = time.monotonic()
         self._lost: list[str] | None = None
-        """Codes of findings that tell of lost data; None as long as nobody has looked."""
+        """Codes of findings about lost data; None before verify has run."""
         self._bytes_left = policy.budget.max_bytes
         self._rows_left = policy.budget.max_rows
 
@@ -187,8 +189,8 @@ class _Run:
         until = self._optimize_until()
         optimized = [_step("optimize", partial(self._optimize, branch, until), branch=branch) for branch in branches]
         optimized += [Step("optimize", "nothing", f"no branch matches {pattern}") for pattern in unmatched]
-        held = list(held_back(self._lost, optimized))
-        steps += [*optimized, _step("cleanup", partial(self._cleanup, held))]
+        reasons = list(reasons_to_keep(self._lost, optimized))
+        steps += [*optimized, _step("cleanup", partial(self._cleanup, reasons))]
         after = {branch: self._measured(branch) for branch in measured}
         return MaintainResult(
             graph=self._committer.manifest.location.uri,
@@ -201,16 +203,16 @@ class _Run:
         )
 
     def _branches(self) -> tuple[list[str], list[str]]:
-        """Those that the policy names, and those that its patterns mean, main first; patterns that mean none."""
+        """Branches that the policy names or its patterns match, main first; and patterns that match none."""
         there = sorted(self._committer.manifest.heads())
-        found: list[str] = []
+        names: list[str] = []
         unmatched: list[str] = []
-        for wanted in dict.fromkeys(self._policy.optimize.branches):
-            is_pattern = any(c in wanted for c in "*?[")
-            meant = [b for b in there if fnmatchcase(b, wanted)] if is_pattern else [wanted]
-            found += meant
-            unmatched += [] if meant else [wanted]
-        return sorted(dict.fromkeys(found), key=lambda b: b != MAIN), unmatched
+        for pattern in dict.fromkeys(self._policy.optimize.branches):
+            is_pattern = any(c in pattern for c in "*?[")
+            meant = [b for b in there if fnmatchcase(b, pattern)] if is_pattern else [pattern]
+            names += meant
+            unmatched += [] if meant else [pattern]
+        return sorted(dict.fromkeys(names), key=lambda b: b != MAIN), unmatched
 
     def _measured(self, branch: str) -> GraphStats | str:
         """The figures, or why there are none."""
@@ -219,7 +221,7 @@ class _Run:
         except OmnigraphError as error:
             return error.message
         except Exception as error:  # noqa: BLE001
-            # As in a step: figures that can't be had must not cost the steps their turn.
+            # As in a step: a failure to measure must not stop the steps.
             return f"{type(error).__name__}: {error}"
 
     def _recover(self) -> Step:
@@ -239,7 +241,7 @@ class _Run:
             quick=part.depth == "quick", full=part.depth == "full", orphans_older_than_s=old_s, engine=self._engine
         )
         result = verify(self._committer, self._engines, options)
-        self._lost = sorted({f.code for f in result.findings if tells_of_loss(f)})
+        self._lost = sorted({f.code for f in result.findings if indicates_loss(f)})
         return Step(
             "verify",
             "done" if result.ok else "problems",
@@ -254,7 +256,7 @@ class _Run:
 
     def _optimize(self, branch: str, until: float | None) -> Step:
         left_s = None if until is None else until - time.monotonic()
-        spent = next((what for what, left in self._limits(left_s) if left is not None and left <= 0), None)
+        spent = next((what for what, amount in self._limits(left_s) if amount is not None and amount <= 0), None)
         if spent is not None:
             return Step("optimize", "nothing", f"left for a later run: {spent} of the budget is spent", branch=branch)
         part = self._policy.optimize
@@ -269,8 +271,8 @@ class _Run:
         run = Optimize(self._committer, self._engines, branch=branch, engine=self._engine)
         if self._bytes_left is not None or self._rows_left is not None:
             work = [t for t in run.plan(options).tables if t.has_work]
-            self._bytes_left = _less(self._bytes_left, sum(t.read_bytes for t in work))
-            self._rows_left = _less(self._rows_left, sum(t.read_rows for t in work))
+            self._bytes_left = remaining(self._bytes_left, sum(t.read_bytes for t in work))
+            self._rows_left = remaining(self._rows_left, sum(t.read_rows for t in work))
         result = run.run(options)
         failed = any(t.error for t in result.tables)
         changed = result.commit is not None or any(t.committed for t in result.tables)
@@ -286,10 +288,10 @@ class _Run:
     def _limits(self, left_s: float | None) -> tuple[tuple[str, float | None], ...]:
         return ("the time", left_s), ("what may be read", self._bytes_left), ("the rows", self._rows_left)
 
-    def _cleanup(self, held: Sequence[str]) -> Step:
-        """Step 5. `held` are reasons to remove nothing."""
+    def _cleanup(self, reasons: Sequence[str]) -> Step:
+        """Step 5. `reasons` to remove nothing."""
         retention = self._policy.retention
-        remove = self._confirm and retention is not None and not held
+        remove = self._confirm and retention is not None and not reasons
         result = cleanup(self._committer, retention or PREVIEW, confirm=remove, watcher=self._engines.watcher)
         outcome: Outcome = "problems" if result.failed else "done" if remove else "previewed"
         if outcome == "done" and not result.bytes_removed and not result.old_versions_removed:
@@ -298,28 +300,28 @@ class _Run:
             "cleanup",
             outcome,
             cleanup_text(result),
-            notes=tuple(self._cleanup_notes(result, held)),
+            notes=tuple(self._cleanup_notes(result, reasons)),
             result=brief_cleanup(result.to_json()),
         )
 
-    def _cleanup_notes(self, result: CleanupResult, held: Sequence[str]) -> Iterator[str]:
+    def _cleanup_notes(self, result: CleanupResult, reasons: Sequence[str]) -> Iterator[str]:
         if self._policy.retention is None:
             rule = f"keep: {PREVIEW.default.keep}, older_than: {PREVIEW.default.to_json()['older_than']}"
             yield f"nobody has said what to keep, so nothing was removed; this is what {rule} would remove"
-        elif held:
-            yield from (f"nothing was removed: {reason}" for reason in held)
+        elif reasons:
+            yield from (f"nothing was removed: {reason}" for reason in reasons)
         elif not self._confirm and result.bytes_removed:
             yield "nothing was removed: add --confirm to do it"
         yield from (f"{t.table_key}: {t.error}" for t in result.tables if t.error)
         yield from result.plan.warnings
 
 
-def tells_of_loss(finding: Finding) -> bool:
-    """Whether older versions may be what is left of something. Files of indices can be made again from the rows."""
+def indicates_loss(finding: Finding) -> bool:
+    """Whether older versions may be all that is left of some data. Indices can be built again from the rows."""
     return finding.severity == "error" and finding.code not in NOT_LOST and finding.cause not in (INDEX, DROPPED)
 
 
-def held_back(lost: Sequence[str] | None, optimized: Sequence[Step]) -> Iterator[str]:
+def reasons_to_keep(lost: Sequence[str] | None, optimized: Sequence[Step]) -> Iterator[str]:
     """Why cleanup removes nothing, and what to do first. `lost` is None if verify failed."""
     needed = "and older versions may be what is left of it"
     if lost is None:
@@ -331,38 +333,34 @@ def held_back(lost: Sequence[str] | None, optimized: Sequence[Step]) -> Iterator
             yield f"optimize of {step.branch} failed, {UNKNOWN}; see to that first, {OR_YOURSELF}"
         failed = [t["table_key"] for t in (step.result or {}).get("tables", ()) if t["error"]]
         if failed:
-            told = f"{', '.join(failed)} on {step.branch} failed in optimize, {needed}"
-            yield f"{told}; run omnigraph verify --full, see to what it says, {OR_YOURSELF}"
+            text = f"{', '.join(failed)} on {step.branch} failed in optimize, {needed}"
+            yield f"{text}; run omnigraph verify --full, see to what it says, {OR_YOURSELF}"
 
 
 def _step(name: StepName, run: Callable[[], Step], *, branch: str | None = None) -> Step:
-    """Run a step. Whatever goes wrong in it is its own: it stands in the report, and the next step runs."""
+    """Run a step. Any failure is recorded in the report, and the next step runs."""
     began = time.monotonic()
     try:
-        found = run()
+        step = run()
     except OmnigraphError as error:
         notes = (f"→ {error.remedy}",) if error.remedy else ()
-        found = Step(name, "failed", error.message, branch=branch, notes=notes, error=error.to_json())
+        step = Step(name, "failed", error.message, branch=branch, notes=notes, error=error.to_json())
     except BaseException as error:
-        # A bug, or a library that failed in a way that nobody has met; it must not cost the other steps their turn.
-        # That of a panic in Rust is no Exception.
+        # A bug, or an unexpected failure of a library; it must not stop the other steps.
+        # A panic in Rust is no Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        told = f"{type(error).__name__}: {error}"
-        body = {"condition": "internal_error", "message": told, "remedy": "Please report this."}
-        found = Step(name, "failed", told, branch=branch, error=body)
-    return replace(found, seconds=time.monotonic() - began)
+        text = f"{type(error).__name__}: {error}"
+        body = {"condition": "internal_error", "message": text, "remedy": "Please report this."}
+        step = Step(name, "failed", text, branch=branch, error=body)
+    return replace(step, seconds=time.monotonic() - began)
 
 
 def _figures(branch: str, before: GraphStats | str, after: GraphStats | str) -> Figures:
-    problem = next((one for one in (before, after) if isinstance(one, str)), None)
+    problem = next((value for value in (before, after) if isinstance(value, str)), None)
     return Figures(
         branch,
         None if isinstance(before, str) else before,
         None if isinstance(after, str) else after,
         problem,
     )
-
-
-def _less(limit: int | None, used: int) -> int | None:
-    return None if limit is None else limit - used

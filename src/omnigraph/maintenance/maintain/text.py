@@ -1,12 +1,12 @@
-"""What the steps of `maintain` say of themselves: one sentence each, and what somebody should look at."""
+"""The texts of the steps of `maintain`: one sentence each, and notes that need attention."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from omnigraph.config.sizes import short_size_text
 from omnigraph.maintenance.cleanup import CleanupResult
-from omnigraph.maintenance.maintain.report import size_text
 from omnigraph.maintenance.optimize import OptimizeResult
 from omnigraph.maintenance.recover import RecoverResult
 from omnigraph.maintenance.verify import VerifyResult
@@ -19,10 +19,10 @@ def recover_text(result: RecoverResult) -> str:
         return "no writer has left anything behind"
     words = {"rolled_forward": "finished for them", "rolled_back": "taken back", "committed": "finished by themselves"}
     counts: dict[str, int] = {}
-    for one in result.settled:
-        counts[one.outcome] = counts.get(one.outcome, 0) + 1
-    told = ", ".join(f"{number:,} {words[outcome]}" for outcome, number in sorted(counts.items()))
-    return f"{_many(len(result.settled), 'operation')} of other writers settled: {told}"
+    for operation in result.settled:
+        counts[operation.outcome] = counts.get(operation.outcome, 0) + 1
+    text = ", ".join(f"{number:,} {words[outcome]}" for outcome, number in sorted(counts.items()))
+    return f"{_many(len(result.settled), 'operation')} of other writers settled: {text}"
 
 
 def verify_text(result: VerifyResult) -> str:
@@ -38,18 +38,18 @@ def verify_text(result: VerifyResult) -> str:
 
 def verify_notes(result: VerifyResult) -> Iterator[str]:
     errors = [f for f in result.findings if f.severity == "error"]
-    for one in errors[:NOTES_MAX]:
-        where = " ".join(part for part in (one.table, one.branch and f"on {one.branch}") if part)
-        yield f"{one.code} {where}".rstrip() + f": {one.message} → {one.remedy}"
+    for finding in errors[:NOTES_MAX]:
+        where = " ".join(part for part in (finding.table, finding.branch and f"on {finding.branch}") if part)
+        yield f"{finding.code} {where}".rstrip() + f": {finding.message} → {finding.remedy}"
     if len(errors) > NOTES_MAX:
         yield f"and {len(errors) - NOTES_MAX:,} errors more"
 
 
 def optimize_text(result: OptimizeResult) -> str:
-    gone = sum(t.fragments_removed for t in result.tables)
-    came = sum(t.fragments_added for t in result.tables)
+    removed = sum(t.fragments_removed for t in result.tables)
+    added = sum(t.fragments_added for t in result.tables)
     built = sum(t.indexes_built for t in result.tables)
-    parts = [f"{_many(gone, 'fragment')} merged into {came:,}"] if gone else []
+    parts = [f"{_many(removed, 'fragment')} merged into {added:,}"] if removed else []
     parts += [f"{_many(built, 'index segment')} built"] if built else []
     if not parts:
         return "there was nothing to merge or to build"
@@ -63,20 +63,22 @@ def optimize_notes(result: OptimizeResult) -> Iterator[str]:
         if t.skipped:
             yield f"{t.table_key} was skipped, {t.why_skipped}"
         if t.left_fragments or t.left_indexes:
-            left = f"{_many(t.left_fragments, 'fragment')} and {_many(t.left_indexes, 'index work', 'index works')}"
-            yield f"{t.table_key}: {left} left for a later run"
+            remaining = (
+                f"{_many(t.left_fragments, 'fragment')} and {_many(t.left_indexes, 'index work', 'index works')}"
+            )
+            yield f"{t.table_key}: {remaining} left for a later run"
         yield from (f"{t.table_key}: {p.kind} of {p.property} is pending: {p.reason}" for p in t.pending_indexes)
 
 
 def cleanup_text(result: CleanupResult) -> str:
-    said = f"{_many(result.old_versions_removed, 'old version')} and {size_text(result.bytes_removed)}"
+    text = f"{_many(result.old_versions_removed, 'old version')} and {short_size_text(result.bytes_removed)}"
     if not result.old_versions_removed and not result.bytes_removed:
         return "there is nothing to remove"
-    return f"{said} removed" if result.confirmed else f"{said} could be removed"
+    return f"{text} removed" if result.confirmed else f"{text} could be removed"
 
 
 def brief_cleanup(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A report for every night: figures per table, and not the name of every file."""
+    """A short report: figures per table, without the name of every file."""
 
     def without(rows: Sequence[Mapping[str, Any]], *names: str) -> list[dict[str, Any]]:
         return [{k: v for k, v in row.items() if k not in names} for row in rows]
@@ -90,5 +92,5 @@ def brief_cleanup(body: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _many(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+def _many(number: int, singular: str, plural: str = "") -> str:
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"

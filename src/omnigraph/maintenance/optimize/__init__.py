@@ -1,4 +1,4 @@
-"""Optimize: compaction and index coverage, prepared outside the door, published in one graph commit."""
+"""Optimize: compaction and index coverage, prepared outside the committer, published in one graph commit."""
 
 from omnigraph.maintenance.optimize.model import (
     OptimizeOptions,

@@ -1,7 +1,6 @@
-"""Which fragments become one: runs of neighbouring small fragments, and single ones of which too much is deleted.
+"""Which fragments are compacted: runs of neighbouring small fragments, and single ones with too many deleted rows.
 
-A merged fragment is never small again and a small one that is left has no small neighbour, so a second run finds
-nothing.
+A merged fragment is never small again, and a remaining small one has no small neighbour, so a second run finds nothing.
 """
 
 from __future__ import annotations
@@ -9,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from omnigraph.maintenance.optimize.model import Bin
-from omnigraph.storage.lance.fragment_stats import Fragment
+from omnigraph.storage.lance.fragment_stats import DELETED_SHARE, Fragment
 
 FULL_BYTES = 256 << 20
 """A fragment of so many bytes is not merged with others, however few rows it has."""
-DELETED_SHARE = 0.1
 
 
 def plan_bins(
@@ -24,12 +22,12 @@ def plan_bins(
     common: Callable[[int], tuple[str | None, ...]] = lambda _: (),
 ) -> tuple[Bin, ...]:
     """Which fragments become one, in the table's order. Neighbours are merged if they have `common` in common."""
-    found: list[Bin] = []
+    bins: list[Bin] = []
     run: list[Fragment] = []
 
     def close() -> None:
-        if len(run) > 1 or (run and _is_worn(run[0])):
-            found.append(bin_of(run, first_id + len(found)))
+        if len(run) > 1 or (run and _has_many_deleted(run[0])):
+            bins.append(bin_of(run, first_id + len(bins)))
         run.clear()
 
     for fragment in fragments:
@@ -44,10 +42,10 @@ def plan_bins(
         if sum(f.rows for f in run) * 2 >= target or sum(f.size_bytes for f in run) >= FULL_BYTES:
             close()
     close()
-    return tuple(found)
+    return tuple(bins)
 
 
-def _is_worn(fragment: Fragment) -> bool:
+def _has_many_deleted(fragment: Fragment) -> bool:
     return fragment.deleted > DELETED_SHARE * (fragment.rows + fragment.deleted)
 
 

@@ -1,11 +1,11 @@
-"""What of a run fits into its budgets. They hold: no more is read, index work included.
+"""Which part of a run fits into its budgets. They are strict: no more is read, index work included.
 
 1. rewrites  those that save most fragments per byte come first, each counted with what its table's indices read of its
              rows; of one that does not fit, neighbours that do
-2. tables    with these a table is planned to the end. If its rewrites make its indices read more than is left, half of
-             them are left for a later run, and again, until it fits
+2. tables    with these a table is planned completely. If its rewrites make its indices read more than remains, half
+             of them are left for a later run, repeatedly, until it fits
 3. indices   that no rewrite needs come last, the smallest first, each as a whole
-4. windows   what ends a deferred remap is done whole or not at all: an index that was left out would lose its rows
+4. windows   the end of a deferred remap is done completely or not at all: an index left out would lose its rows
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from omnigraph.storage.lance.fragment_stats import Fragment
 
 
 @dataclass
-class Left:
+class Budget:
     """What may still be read; None is no limit."""
 
     size: float | None
     rows: float | None
 
     @staticmethod
-    def of(options: OptimizeOptions) -> Left:
-        return Left(options.max_bytes, options.max_rows)
+    def of(options: OptimizeOptions) -> Budget:
+        return Budget(options.max_bytes, options.max_rows)
 
     def has(self, size: float, rows: float) -> bool:
         return (self.size is None or size <= self.size) and (self.rows is None or rows <= self.rows)
 
     def take(self, size: float, rows: float) -> bool:
-        """Whether there was enough, which is taken then."""
+        """Take this amount if it is there; whether it was."""
         if not self.has(size, rows):
             return False
         self.size = None if self.size is None else self.size - size
@@ -53,62 +53,73 @@ class Draft:
     indexes: int = 0
 
 
+def remaining(limit: int | None, used: int, *, minimum: int = 0) -> int | None:
+    """What is left of a limit, at least `minimum`; None is no limit. Nothing is begun with a limit of 1."""
+    return None if limit is None else max(minimum, limit - used)
+
+
 Finish = Callable[[Draft, Sequence[Bin]], TablePlan]
 
 
 def rewrites(drafts: Sequence[Draft], options: OptimizeOptions) -> dict[str, list[Bin]]:
     """Step 1: the rewrites of each table, best first."""
-    left = Left.of(options)
+    budget = Budget.of(options)
     allowed: dict[str, list[Bin]] = {draft.plan.table: [] for draft in drafts}
-    every = [(draft, one) for draft in drafts for one in draft.plan.bins]
-    every.sort(key=lambda item: len(item[1].fragments) / max(1, item[1].read_bytes), reverse=True)
+    candidates = [(draft, candidate) for draft in drafts for candidate in draft.plan.bins]
+    candidates.sort(key=lambda item: len(item[1].fragments) / max(1, item[1].read_bytes), reverse=True)
     by_id = {draft.plan.table: {f.id: f for f in draft.fragments} for draft in drafts}
-    for draft, one in every:
-        fitting = one if left.take(*_cost(draft, one)) else _part(draft, one, by_id[draft.plan.table], left)
+    for draft, candidate in candidates:
+        fitting = (
+            candidate
+            if budget.take(*_cost(draft, candidate))
+            else _part(draft, candidate, by_id[draft.plan.table], budget)
+        )
         if fitting is not None:
             allowed[draft.plan.table].append(fitting)
     return allowed
 
 
-def _cost(draft: Draft, one: Bin) -> tuple[float, float]:
+def _cost(draft: Draft, candidate: Bin) -> tuple[float, float]:
     """Bytes and rows that a rewrite reads, and the indices of its rows."""
-    return one.read_bytes + draft.plan.index_bytes(one.rows * draft.indexes), one.rows * (1 + draft.indexes)
+    return candidate.read_bytes + draft.plan.index_bytes(candidate.rows * draft.indexes), candidate.rows * (
+        1 + draft.indexes
+    )
 
 
-def _part(draft: Draft, one: Bin, by_id: Mapping[int, Fragment], left: Left) -> Bin | None:
-    """Neighbours out of a rewrite that fit; None if no two of them do."""
+def _part(draft: Draft, candidate: Bin, by_id: Mapping[int, Fragment], budget: Budget) -> Bin | None:
+    """Neighbours of a rewrite that fit; None if no two of them do."""
     run: list[Fragment] = []
-    for number in one.fragments:
+    for number in candidate.fragments:
         fragment = by_id[number]
-        if left.has(*_cost(draft, bin_of([*run, fragment], one.new_id))):
+        if budget.has(*_cost(draft, bin_of([*run, fragment], candidate.new_id))):
             run.append(fragment)
         elif len(run) > 1:
             break
         else:
-            run = [fragment] if left.has(*_cost(draft, bin_of([fragment], one.new_id))) else []
+            run = [fragment] if budget.has(*_cost(draft, bin_of([fragment], candidate.new_id))) else []
     if len(run) < 2:
         return None
-    found = bin_of(run, one.new_id)
-    left.take(*_cost(draft, found))
-    return found
+    fitting = bin_of(run, candidate.new_id)
+    budget.take(*_cost(draft, fitting))
+    return fitting
 
 
 def fitted(drafts: Sequence[Draft], options: OptimizeOptions, finish: Finish) -> list[TablePlan]:
     """Steps 1 to 4, in the order of the drafts."""
-    allowed, left = rewrites(drafts, options), Left.of(options)
-    found = {
-        draft.plan.table: _planned(draft, allowed[draft.plan.table], left, finish)
+    allowed, budget = rewrites(drafts, options), Budget.of(options)
+    plans = {
+        draft.plan.table: _planned(draft, allowed[draft.plan.table], budget, finish)
         for draft in sorted(drafts, key=lambda d: not allowed[d.plan.table])
     }
-    return [_with_indexes(*found[draft.plan.table], left) for draft in drafts]
+    return [_with_indexes(*plans[draft.plan.table], budget) for draft in drafts]
 
 
-def _planned(draft: Draft, bins: list[Bin], left: Left, finish: Finish) -> tuple[TablePlan, list[IndexPlan]]:
+def _planned(draft: Draft, bins: list[Bin], budget: Budget, finish: Finish) -> tuple[TablePlan, list[IndexPlan]]:
     """Step 2: the plan with what its rewrites need, and the indices that can wait."""
     while True:
         plan = finish(draft, sorted(bins, key=lambda b: b.new_id))
         needed, waiting = _divided(plan)
-        if left.take(needed.read_bytes, needed.read_rows):
+        if budget.take(needed.read_bytes, needed.read_rows):
             return needed, waiting
         if not bins:
             return replace(plan, indexes=(), drain=False, left_indexes=len(plan.indexes)), []
@@ -116,7 +127,7 @@ def _planned(draft: Draft, bins: list[Bin], left: Left, finish: Finish) -> tuple
 
 
 def _divided(plan: TablePlan) -> tuple[TablePlan, list[IndexPlan]]:
-    """What has to be done together, and what may be done without the rest."""
+    """What has to be done together, and the indices that may be done on their own."""
     if plan.drain or plan.deferred:
         return plan, []
     new = {b.new_id for b in plan.bins}
@@ -124,9 +135,9 @@ def _divided(plan: TablePlan) -> tuple[TablePlan, list[IndexPlan]]:
     return replace(plan, indexes=tuple(needed)), [i for i in plan.indexes if i not in needed]
 
 
-def _with_indexes(plan: TablePlan, waiting: Sequence[IndexPlan], left: Left) -> TablePlan:
+def _with_indexes(plan: TablePlan, waiting: Sequence[IndexPlan], budget: Budget) -> TablePlan:
     """Step 3."""
-    taken = [i for i in sorted(waiting, key=lambda i: i.rows) if left.take(*_read(plan, i))]
+    taken = [i for i in sorted(waiting, key=lambda i: i.rows) if budget.take(*_read(plan, i))]
     kept = {i.name for i in (*plan.indexes, *taken)}
     indexes = [i for i in (*plan.indexes, *waiting) if i.name in kept]
     return replace(plan, indexes=tuple(indexes), left_indexes=plan.left_indexes + len(waiting) - len(taken))

@@ -1,18 +1,17 @@
 """What indices need: those that are declared and missing are built, others extended, merged or built again.
 
-Which segments stay is the business of `omnigraph.index.segments`. Here is what it takes to know of the index itself,
-and those that are built anew, because somebody asks for it or because their files can't be used:
+`omnigraph.index.segments` decides which segments are kept. This module handles what concerns an index as a whole, and
+indices that are rebuilt because of an option or because their files can't be used:
 
-1. look    at the files of every segment: they are there and have together the size that the table's manifest notes;
-           on a local disk each of them ends in a footer that agrees with it. On an object store one listing per table
-           tells, and contents are the store's business. No index is opened, so that this costs little where nothing is
-           wrong
+1. check   the files of every segment: they exist and have together the size that the table's manifest records; on a
+           local disk each of them ends in a footer that agrees with it. On an object store one listing per table is
+           enough; the store guards contents. No index is opened, so that this costs little where nothing is wrong
 2. plan    the whole index over the fragments that there will be, in place of all its segments. Nothing of the old one
            is read: vectors are counted and trained anew
-3. drop    a vector index with too few vectors goes and is pending: a search that looks at all of them is as quick. One
-           over a property that is gone goes for good: with it Lance refuses every filter of the table
+3. drop    a vector index with too few vectors is dropped and pending: a full search is as fast. One over a removed
+           property is dropped for good: with it Lance refuses every filter of the table
 
-What is inside a file is not looked at here: `verify` does that, and `rebuild_indexes` mends what it finds.
+The content of a file is not checked here: `verify` does that, and `rebuild_indexes` repairs what it finds.
 """
 
 from __future__ import annotations
@@ -60,31 +59,31 @@ PROPERTY_REMOVED = "the property that it is over is gone"
 def built_anew(
     location: Location, pin: Pin, table: LanceDataset, built: Sequence[BuiltIndex], *, every: bool
 ) -> dict[str, str]:
-    """Indices by name that are built anew without a look at the old ones, and why; `every` if that was asked for."""
+    """Indices by name that are rebuilt without reading the old ones, and why; `every` if an option says so."""
     asked = dict.fromkeys((b.name for b in built), ASKED) if every else {}
     fields = field_ids(table)
-    homeless = dict.fromkeys((b.name for b in built if not fields.issuperset(b.fields)), PROPERTY_REMOVED)
-    return asked | damaged(location, pin, table, built) | homeless
+    without_property = dict.fromkeys((b.name for b in built if not fields.issuperset(b.fields)), PROPERTY_REMOVED)
+    return asked | damaged(location, pin, table, built) | without_property
 
 
 def sound(built: Sequence[BuiltIndex], anew: Mapping[str, str]) -> list[BuiltIndex]:
-    """Those that answer until they are replaced."""
+    """Those that remain usable until they are replaced."""
     return [b for b in built if anew.get(b.name, ASKED) == ASKED]
 
 
 def damaged(location: Location, pin: Pin, table: LanceDataset, built: Sequence[BuiltIndex]) -> dict[str, str]:
     """Indices by name whose files can't be used, and why. Step 1."""
-    look = _look_here if location.is_local else _look_there
+    check = _check_local if location.is_local else _check_remote
     segments = [(index, s) for index in built for s in index.segments if s.size_bytes]
     folders = {s.uuid: segment_folder(pin, table, s) for _, s in segments}
-    found: dict[str, str] = {}
-    for uuid, why in look(location, {s.uuid: (folders[s.uuid], s) for _, s in segments}):
+    reasons: dict[str, str] = {}
+    for uuid, why in check(location, {s.uuid: (folders[s.uuid], s) for _, s in segments}):
         name = next(index.name for index, s in segments if s.uuid == uuid)
-        found.setdefault(name, why)
-    return found
+        reasons.setdefault(name, why)
+    return reasons
 
 
-def _look_here(location: Location, segments: Mapping[str, tuple[str, Segment]]) -> Iterator[tuple[str, str]]:
+def _check_local(location: Location, segments: Mapping[str, tuple[str, Segment]]) -> Iterator[tuple[str, str]]:
     for uuid, (folder, segment) in segments.items():
         path = location.join(folder)
         try:
@@ -104,7 +103,7 @@ def _look_here(location: Location, segments: Mapping[str, tuple[str, Segment]]) 
             yield uuid, DAMAGED
 
 
-def _look_there(location: Location, segments: Mapping[str, tuple[str, Segment]]) -> Iterator[tuple[str, str]]:
+def _check_remote(location: Location, segments: Mapping[str, tuple[str, Segment]]) -> Iterator[tuple[str, str]]:
     sizes: dict[str, int] = {}
     for root in {posixpath.dirname(folder) for folder, _ in segments.values()}:
         for file in listed(location, root):
@@ -121,31 +120,31 @@ def _rebuilt(
     table: LanceDataset, built: BuiltIndex, of: str, layout: Layout, *, why: str
 ) -> tuple[IndexPlan, PendingIndex | None]:
     """Steps 2 and 3."""
-    found = plan_index(built, layout, property=of, whole=why)
-    assert found is not None, "an index has segments, and all of them go"
-    found = replace(found, reason=why, unusable=why != ASKED)
+    plan = plan_index(built, layout, property=of, whole=why)
+    assert plan is not None, "an index has segments, and all of them go"
+    plan = replace(plan, reason=why, unusable=why != ASKED)
     if why == PROPERTY_REMOVED:
-        return replace(found, action="drop", property=built.name, build=(), rows=0), None
+        return replace(plan, action="drop", property=built.name, build=(), rows=0), None
     if not built.kind.startswith("IVF"):
-        return found, None
+        return plan, None
     vectors = _vectors_in(table, built.column)
     if isinstance(vectors, str):
-        gone = replace(found, action="drop", build=(), rows=0, reason=f"{why}; {vectors}")
-        return gone, PendingIndex(of, "IVF", vectors)
+        dropped = replace(plan, action="drop", build=(), rows=0, reason=f"{why}; {vectors}")
+        return dropped, PendingIndex(of, "IVF", vectors)
     if shares_centroids(built.kind):
-        return _with(found, vectors=vectors), None
-    return _with(found, partitions=partitions(vectors)), None
+        return _with(plan, vectors=vectors), None
+    return _with(plan, partitions=partitions(vectors)), None
 
 
 def _vectors_in(table: LanceDataset, column: str) -> int | str:
-    """How many vectors there are to build an index from; or, in words, why they are too few."""
+    """How many vectors there are to build an index from; or a text that says why they are too few."""
     vectors = int(table.count_rows(f"{name_of(column)} IS NOT NULL"))
     if vectors < VECTORS_MIN:
         return "no vectors yet" if not vectors else f"{vectors} vectors of at least {VECTORS_MIN}"
     directed = directed_vectors(table, column, most=VECTORS_MIN)
     if directed < VECTORS_MIN:
-        told = "all of its vectors are zero" if not directed else f"{directed} vectors that are not zero"
-        return f"{told}; it takes {VECTORS_MIN} that have a direction"
+        text = "all of its vectors are zero" if not directed else f"{directed} vectors that are not zero"
+        return f"{text}; it takes {VECTORS_MIN} that have a direction"
     return vectors
 
 
@@ -169,31 +168,31 @@ def index_work(
         return tuple(_rebuilt(table, b, b.column, layout, why=anew[b.name])[0] for b in built if b.name in anew), ()
     indexes: list[IndexPlan] = []
     pending: list[PendingIndex] = []
-    known: dict[str, str] = {}
+    properties: dict[str, str] = {}
     taken = {b.name for b in built}
     for want in declared(t):
-        found = _matching(want, built)
-        if found is None:
+        existing = _matching(want, built)
+        if existing is None:
             missing = _missing(table, replace(want, name=_free(want.name, taken)), layout)
             (pending if isinstance(missing, PendingIndex) else indexes).append(missing)  # type: ignore[arg-type]
             continue
-        known[found.name] = want.property
-    for one in built:
-        of, why = known.get(one.name, one.column), anew.get(one.name)
+        properties[existing.name] = want.property
+    for index in built:
+        of, why = properties.get(index.name, index.column), anew.get(index.name)
         if why is None:
             try:
-                indexes += _extended(table, one, of, layout, whole.get(one.name), absorb=absorb)
+                indexes += _extended(table, index, of, layout, whole.get(index.name), absorb=absorb)
                 continue
             except StorageError:
                 why = UNREADABLE
-        made, waits = _rebuilt(table, one, of, layout, why=why)
-        indexes.append(made)
-        pending += [waits] if waits is not None and one.name in known else []
+        rebuilt, waiting = _rebuilt(table, index, of, layout, why=why)
+        indexes.append(rebuilt)
+        pending += [waiting] if waiting is not None and index.name in properties else []
     return tuple(indexes), tuple(pending)
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """A name that no other index has: one may be left from a property that was renamed, or be somebody else's."""
+    """A name that no other index has: one may be left from a renamed property, or be of a foreign client."""
     return next(n for n in (name, *(f"{name}_{i}" for i in range(2, len(taken) + 3))) if n not in taken)
 
 
@@ -205,24 +204,24 @@ def _extended(
     table: LanceDataset, built: BuiltIndex, of: str, layout: Layout, whole: str | None, *, absorb: bool
 ) -> list[IndexPlan]:
     """The plan of an index that exists, if it needs one."""
-    found = plan_index(built, layout, property=of, whole=whole, absorb=absorb)
-    if found is None or not built.kind.startswith("IVF"):
-        return [] if found is None else [found]
+    plan = plan_index(built, layout, property=of, whole=whole, absorb=absorb)
+    if plan is None or not built.kind.startswith("IVF"):
+        return [] if plan is None else [plan]
     trained = trained_partitions(table, built.name)
     rows = sum(layout.rows.values())
     if outgrown(trained, rows) and absorb:
-        found = plan_index(built, layout, property=of, whole=f"it has outgrown its {trained} partitions")
-        assert found is not None
+        plan = plan_index(built, layout, property=of, whole=f"it has outgrown its {trained} partitions")
+        assert plan is not None
         trained = partitions(rows)
         if shares_centroids(built.kind):
-            return [_with(found, vectors=rows)]
+            return [_with(plan, vectors=rows)]
     if shares_centroids(built.kind):
-        return [_with(found, centroids_of=built.name)]
-    return [_with(found, partitions=trained)]
+        return [_with(plan, centroids_of=built.name)]
+    return [_with(plan, partitions=trained)]
 
 
-def _with(found: IndexPlan, **options: Any) -> IndexPlan:
-    return replace(found, options={**found.options, **options})
+def _with(plan: IndexPlan, **options: Any) -> IndexPlan:
+    return replace(plan, options={**plan.options, **options})
 
 
 def _missing(table: LanceDataset, want: DeclaredIndex, layout: Layout) -> IndexPlan | PendingIndex:
@@ -232,8 +231,8 @@ def _missing(table: LanceDataset, want: DeclaredIndex, layout: Layout) -> IndexP
     if isinstance(vectors, str):
         return PendingIndex(want.property, want.kind, vectors)
     kind = vector_kind(vectors, want.column)
-    made = plan_new(layout, property=want.property, column=want.column, name=want.name, kind=kind)
-    return replace(made, options={"vectors": vectors})
+    plan = plan_new(layout, property=want.property, column=want.column, name=want.name, kind=kind)
+    return replace(plan, options={"vectors": vectors})
 
 
 def coverage_of(
@@ -243,10 +242,12 @@ def coverage_of(
 
     1 for an empty table.
     """
-    wants = [w for w in declared(t) if not any(p.property == w.property and p.kind.startswith(w.kind) for p in pending)]
-    every = sum(rows.values()) * len(wants)
+    declared_indices = [
+        w for w in declared(t) if not any(p.property == w.property and p.kind.startswith(w.kind) for p in pending)
+    ]
+    every = sum(rows.values()) * len(declared_indices)
     covered = 0
-    for want in wants:
-        found = _matching(want, built)
-        covered += 0 if found is None else sum(rows.get(n, 0) for n in found.covered)
+    for want in declared_indices:
+        existing = _matching(want, built)
+        covered += 0 if existing is None else sum(rows.get(n, 0) for n in existing.covered)
     return 1.0 if not every else covered / every

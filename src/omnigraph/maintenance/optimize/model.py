@@ -13,6 +13,7 @@ from omnigraph.errors import PlanUnusable, UsageError
 from omnigraph.index.segments import IndexPlan
 from omnigraph.language import identifiers as form
 from omnigraph.maintenance.concurrency import default_concurrency
+from omnigraph.maintenance.selection import table_names
 from omnigraph.storage.lance.edits import ROWS_PER_FRAGMENT
 from omnigraph.storage.manifest.records import Pin
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 MANIFEST_KEY = "__manifest"
 DRIFT = "DriftNeedsRepair"
 CHANGED_SINCE_PLAN = "ChangedSincePlan"
-"""A saved plan names fragments or indices of the table that are not what they were: nothing was done to it."""
+"""A saved plan names fragments or indices of the table that have changed since: nothing was done to it."""
 CHANGED_MEANWHILE = "ChangedMeanwhile"
 """Others changed the table during every round in a way that can't be replayed: nothing was done to it."""
 PLAN_FORMAT = 2
@@ -35,7 +36,7 @@ def _fields(body: Mapping[str, Any], check: Callable[[Any], Any], *names: str) -
 
 @dataclass(frozen=True)
 class OptimizeOptions:
-    """`tables` are table keys or type names. Budgets count what is read: a run stops planning where one is spent."""
+    """`tables` are table keys or type names. Budgets count what is read: planning stops when one is spent."""
 
     tables: tuple[str, ...] | None = None
     target_rows_per_fragment: int = ROWS_PER_FRAGMENT
@@ -48,17 +49,17 @@ class OptimizeOptions:
     rebuild_indexes: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("target_rows_per_fragment", 2), ("concurrency", 1), ("max_bytes", 1), ("max_rows", 1)):
-            given = getattr(self, name)
-            if given is not None and given < least:
-                raise UsageError(detail=f"{name} is a number of at least {least}, not {given}.")
+        for name, minimum in (("target_rows_per_fragment", 2), ("concurrency", 1), ("max_bytes", 1), ("max_rows", 1)):
+            value = getattr(self, name)
+            if value is not None and value < minimum:
+                raise UsageError(detail=f"{name} is a number of at least {minimum}, not {value}.")
         if self.max_time_s is not None and self.max_time_s <= 0:
             raise UsageError(detail=f"max_time_s is more than 0 seconds, not {self.max_time_s}.")
         if self.defer_index_remap and self.drain:
             raise UsageError(detail="defer_index_remap opens the window that drain closes: give one of them.")
 
     def with_limits(self, *, max_time_s: float | None, concurrency: int | None) -> OptimizeOptions:
-        """The same work, for so long and so much of it at a time, where that is given."""
+        """The same work with this time limit and this concurrency, where they are set."""
         return replace(
             self,
             max_time_s=self.max_time_s if max_time_s is None else max_time_s,
@@ -80,17 +81,15 @@ class OptimizeOptions:
         )
 
 
-def options_of(*, tables: Sequence[str] | None, **given: Any) -> OptimizeOptions:
+def options_of(*, tables: Sequence[str] | None, **options: Any) -> OptimizeOptions:
     """Options where None means the default."""
-    rest = {name: value for name, value in given.items() if value is not None}
-    if tables is not None and not tables:
-        raise UsageError(detail="the list of tables is empty: name one, or leave the option out for all of them.")
-    return OptimizeOptions(tables=None if tables is None else tuple(tables), **rest)
+    present = {name: value for name, value in options.items() if value is not None}
+    return OptimizeOptions(tables=table_names(tables), **present)
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Neighbouring fragments that become one: `rows` live rows, `deleted` rows that go, `read_bytes` of data files."""
+    """Neighbouring fragments that become one: `rows` live rows, `deleted` rows, `read_bytes` of data files."""
 
     fragments: tuple[int, ...]
     new_id: int
@@ -161,8 +160,8 @@ class TablePlan:
 
     @property
     def read_bytes(self) -> int:
-        """What is read for it: the fragments that are rewritten, with their blobs, and for indices their columns, by
-        the row.
+        """Bytes that are read: the rewritten fragments, with their blobs, and for indices their columns, by the
+        row.
         """
         return sum(b.read_bytes for b in self.bins) + self.index_bytes(sum(i.rows for i in self.indexes))
 
@@ -205,9 +204,9 @@ class TablePlan:
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> TablePlan:
-        """Malformed, or another ValueError, KeyError or TypeError, for something that is no plan."""
+        """Malformed, or another ValueError, KeyError or TypeError, for what is not a plan."""
         counts = ("lance_head_version", "fragments", "rows", "bytes", "blob_bytes", *_LEFT)
-        orjson.dumps(body)  # parts of it travel to tasks
+        orjson.dumps(body)  # parts of it are sent to tasks
         return TablePlan(
             table=form.type_id(body["table"]),
             table_key=form.text(body["table_key"]),
@@ -257,7 +256,7 @@ class OptimizePlan:
 
     @staticmethod
     def of(body: Mapping[str, Any], *, path: str = "the plan") -> OptimizePlan:
-        """PlanUnusable for something that is not a plan of this program; `path` is where it was found."""
+        """PlanUnusable for what is not a plan of this program; `path` is its file."""
         if body.get("kind") != "optimize" or "tables" not in body:
             raise PlanUnusable(path=path, detail="it is no plan that `omnigraph optimize --plan --json` made.")
         if body.get("format") != PLAN_FORMAT:
@@ -302,7 +301,7 @@ class TableResult:
 
     @property
     def why_skipped(self) -> str | None:
-        """The reason in words, and what to do."""
+        """The reason as text, and what to do."""
         if self.skipped == DRIFT:
             versions = f"published {self.manifest_version}, newest {self.lance_head_version}"
             return f"it was changed without omnigraph ({versions}); see omnigraph repair"
@@ -348,17 +347,3 @@ class OptimizeResult:
             "seconds": self.seconds,
             "rounds": self.rounds,
         }
-
-
-def chosen(keys: Mapping[str, str], tables: Sequence[str] | None) -> set[str]:
-    """Type ids of the tables that were asked for, by table key or type name; all of them by default."""
-    if tables is None:
-        return set(keys)
-    wanted: set[str] = set()
-    for name in tables:
-        found = {t for t, key in keys.items() if name in (key, key.partition(":")[2])}
-        if not found:
-            known = ", ".join(sorted(keys.values()))
-            raise UsageError(detail=f"there is no table {name}; there are {known}.")
-        wanted |= found
-    return wanted

@@ -1,14 +1,14 @@
-"""What optimize would do: a plan from metadata alone, except that a missing vector index looks at its vectors.
+"""What optimize would do: a plan from metadata alone, except that a missing vector index reads its vectors.
 
-1. skip     a table that moved without the door (drift) is reported and left alone
+1. skip     a table with drift is reported and not changed
 2. rewrite  runs of neighbouring small fragments are merged up to half the target and beyond; a fragment of which more
             than a tenth is deleted is rewritten (`bins.py`)
 3. budget   what does not fit is left for a later run (`budget.py`)
-4. indices  on the fragments that there will be: declared ones that are missing are built, others extended, merged or
+4. indices  on the new fragments: declared ones that are missing are built, others extended, merged or
             built again (`omnigraph.index.segments`)
 
-Deferred, indices follow the rewrite as they are. So they come first: what is uncovered is covered on the fragments that
-there are, and fragments are merged that will have all their segments in common.
+With a deferred remap indices are not rewritten. So they come first: uncovered rows are indexed on the old fragments,
+and fragments are merged that will have all their segments in common.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from omnigraph.maintenance.optimize.model import (
     OptimizePlan,
     PendingIndex,
     TablePlan,
-    chosen,
 )
+from omnigraph.maintenance.selection import choose_tables
 from omnigraph.storage.files.blob_files import blob_bytes
 from omnigraph.storage.lance import fragment_stats, lance_api
 from omnigraph.storage.lance.fragment_stats import Fragment
@@ -52,8 +52,8 @@ def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
     if options.defer_index_remap and view.manifest.stable_row_ids():
         detail = "defer_index_remap is for graphs that were made with row ids by address (--row-ids address)."
         raise UsageError(detail=detail)
-    wanted = chosen(view.table_keys, options.tables)
-    types = sorted((view.schema.by_id[t] for t in wanted), key=lambda t: (t.kind != "node", t.name))
+    type_ids = choose_tables(view.table_keys, options.tables)
+    types = sorted((view.schema.by_id[t] for t in type_ids), key=lambda t: (t.kind != "node", t.name))
     each = partial(map_threads, view.tables.location, at_once=options.concurrency)
     drafts = list(each(lambda t: _draft(view, t, options), types))
     if options.max_bytes is None and options.max_rows is None:
@@ -73,12 +73,12 @@ def plan(view: View, options: OptimizeOptions) -> OptimizePlan:
 
 
 def _manifest_fragments(view: View) -> int:
-    found = len(view.manifest.table().get_fragments())
-    return found if found > 1 else 0
+    fragments = len(view.manifest.table().get_fragments())
+    return fragments if fragments > 1 else 0
 
 
 def _failed(view: View, t: EntityType, error: OmnigraphError) -> TablePlan:
-    """What fails in one table is told in its plan, and the others are planned."""
+    """A failure in one table is recorded in its plan, and the others are planned."""
     pin = view.pins[t.id]
     return TablePlan(
         table=t.id,
@@ -118,7 +118,7 @@ def _rewrites(view: View, t: EntityType, options: OptimizeOptions) -> Draft:
             indexes, pending, bins = _deferred(view, table, t, fragments, options)
         elif drift is None:
             bins = _bins(table, fragments, options)
-    made = TablePlan(
+    table_plan = TablePlan(
         table=t.id,
         table_key=t.key,
         pin=pin,
@@ -135,7 +135,7 @@ def _rewrites(view: View, t: EntityType, options: OptimizeOptions) -> Draft:
         deferred=options.defer_index_remap,
         drain=in_window and not options.defer_index_remap,
     )
-    return Draft(made, fragments, 0 if made.deferred else len(declared(t)))
+    return Draft(table_plan, fragments, 0 if table_plan.deferred else len(declared(t)))
 
 
 def _has_blobs(t: EntityType) -> bool:
@@ -150,20 +150,20 @@ def _bins(table: LanceDataset, fragments: Sequence[Fragment], options: OptimizeO
     if not built:
         return bins
     plain = layout_of(table, fragments, ())
-    doomed = not_worth_keeping(built, plain)
+    rebuild_anyway = not_worth_keeping(built, plain)
     while True:
-        bins = plan_bins(fragments, target, first_id=first, common=crossings(built, plain, doomed))
-        more = broken_by(built, layout_of(table, fragments, bins)) - doomed
+        bins = plan_bins(fragments, target, first_id=first, common=crossings(built, plain, rebuild_anyway))
+        more = broken_by(built, layout_of(table, fragments, bins)) - rebuild_anyway
         if not more:
             return bins
-        doomed |= more
+        rebuild_anyway |= more
 
 
 def _deferred(
     view: View, table: LanceDataset, t: EntityType, fragments: Sequence[Fragment], options: OptimizeOptions
 ) -> tuple[tuple[IndexPlan, ...], tuple[PendingIndex, ...], tuple[Bin, ...]]:
-    """Steps 2 and 4 the other way round. The graph of an HNSW index can't follow a rewrite that leaves rows out: such
-    a one is built anew first.
+    """Steps 4 and 2, in this order. The graph of an HNSW index can't follow a rewrite that drops rows: such an index
+    is rebuilt first.
     """
     built, layout, first = built_indices(table), layout_of(table, fragments, ()), first_new_id(table)
     anew = built_anew(view.tables.location, view.pins[t.id], table, built, every=options.rebuild_indexes)
@@ -172,7 +172,7 @@ def _deferred(
         indexes, pending = index_work(table, t, layout, built, whole=rebuilt, anew=anew, absorb=False)
         after = homes(with_planned(built, indexes))
         bins = plan_bins(fragments, options.target_rows_per_fragment, first_id=first, common=after)
-        losing = {number for one in bins if one.deleted for number in one.fragments}
+        losing = {number for merged in bins if merged.deleted for number in merged.fragments}
         more = {b.name for b in built if "HNSW" in b.kind and b.covered & losing} - rebuilt.keys()
         if not more:
             return indexes, pending, bins
@@ -218,8 +218,8 @@ def _with_indexes(view: View, t: EntityType, draft: Draft, bins: Sequence[Bin], 
 
 def layout_of(table: LanceDataset, fragments: Sequence[Fragment], bins: Sequence[Bin]) -> Layout:
     ids = fragment_stats.RowIds(table)
-    gone = {number for one in bins for number in one.fragments}
-    rows = {f.id: f.rows for f in fragments if f.id not in gone}
+    replaced = {number for merged in bins for number in merged.fragments}
+    rows = {f.id: f.rows for f in fragments if f.id not in replaced}
     return Layout(
         rows=rows | {b.new_id: b.rows for b in bins if b.rows},
         members={b.new_id: b.fragments for b in bins},

@@ -1,13 +1,13 @@
-"""The heavy part of optimize, outside the door: rewritten fragments and index segments that nobody refers to yet.
+"""The long part of optimize, outside the committer: rewritten fragments and index segments without references yet.
 
 1. line      the line of the table that this branch may write: its own, or a new fork of what it inherits
 2. rewrite   one task per bin, all tables of a wave together
-3. private   a detached version per table in which the rewrite has happened, to build on
+3. private   a detached version per table with the rewrite applied, to build on
 4. train     centroids of vector indices that are new or outgrown, as tasks
 5. build     one task per segment
 
-Tables are worked on in waves of `concurrency`; a time limit is looked at before each wave. A table that fails is noted
-and left out; an index that can't be built from its rows is pending, with the reason.
+Tables are worked on in waves of `concurrency`; a time limit is checked before each wave. A table that fails is
+recorded and left out; an index that can't be built from its rows is pending, with the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Ready:
-    """One table on its way: what has been made for it so far."""
+    """One table in progress: what has been prepared for it so far."""
 
     plan: TablePlan
     source: Pin
@@ -47,10 +47,10 @@ class Ready:
     groups: list[Group] = field(default_factory=list)
     results: list[dict[str, Any]] = field(default_factory=list)
     """Of a deferred rewrite: what Lance's own commit takes."""
-    is_spent: bool = False
+    was_attempted: bool = False
     """Whether that commit has been tried. If it fails, Lance removes what was rewritten."""
     is_lost: bool = False
-    """Whether files of it are gone, or may be: a cleanup took them for those of a dead writer."""
+    """Whether files of it are missing, or may be: a cleanup treated them as those of a crashed writer."""
     looked_at: int = 0
     """The version up to which nothing has happened that makes Lance refuse it."""
     segments: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Ready:
     replayer: Replayer | None = None
     error: str | None = None
     is_gone: bool = False
-    """Whether the version that it was planned on has been removed: others moved on, and the newest is as good."""
+    """Whether the version that it was planned on has been removed: the newest version will do."""
     seconds: float = 0.0
 
     @property
@@ -72,7 +72,7 @@ class Ready:
 
 
 class Preparation:
-    """The work of one run, kept until it is published or thrown away."""
+    """The work of one run, kept until it is published or discarded."""
 
     def __init__(self, location: Location, runner: Runner, view: View) -> None:
         self._location = location
@@ -105,7 +105,7 @@ class Preparation:
         return []
 
     def clear(self) -> None:
-        """Throw away what is of no use any more."""
+        """Discard what is not needed any more."""
         for ready in self._begun_with:
             remove_detached(self._location, ready.pin, ready.detached)
         if self._staging is not None:
@@ -128,27 +128,27 @@ class Preparation:
             self.errors[table] = str(error)
 
     def _rewrite(self, wave: Sequence[Ready]) -> None:
-        todo = [(ready, one) for ready in wave for one in ready.plan.bins if one.rows]
+        todo = [(ready, b) for ready in wave for b in ready.plan.bins if b.rows]
         tasks = [
             {
-                **work.place(self._location, ready.pin, ready.pin.version),
-                "fragments": list(one.fragments),
-                "new_id": one.new_id,
-                "rows": one.rows,
-                "read_bytes": one.read_bytes,
+                **work.table_json(self._location, ready.pin, ready.pin.version),
+                "fragments": list(b.fragments),
+                "new_id": b.new_id,
+                "rows": b.rows,
+                "read_bytes": b.read_bytes,
             }
-            for ready, one in todo
+            for ready, b in todo
         ]
         deferred = any(ready.plan.deferred for ready in wave)
         rewrite = work.rewrite_deferred if deferred else work.rewrite_fragments
-        done = self._runner.run(rewrite, tasks, stage="rewriting fragments")
-        for (ready, _), found in zip(todo, done, strict=True):
-            if "failed" in found:
-                _fail(ready, found)
+        results = self._runner.run(rewrite, tasks, stage="rewriting fragments")
+        for (ready, _), result in zip(todo, results, strict=True):
+            if "failed" in result:
+                _fail(ready, result)
             elif deferred:
-                ready.results.append(found["result"])
+                ready.results.append(result["result"])
             else:
-                ready.groups.append(Group(tuple(found["old"]), found["new"]))
+                ready.groups.append(Group(tuple(result["old"]), result["new"]))
         for ready in wave:
             if ready.groups and ready.error is None:
                 with self._isolated(ready.plan.table):
@@ -166,21 +166,21 @@ class Preparation:
                 for fragments in index.build:
                     todo.append((ready, index))
                     tasks.append(self._segment_task(ready, index, fragments, trained))
-        done = self._runner.run(work.build_segment, tasks, stage="building indices")
-        for (ready, index), found in zip(todo, done, strict=True):
-            if found.get("by_store") or found.get("gone"):
-                _fail(ready, found)
-            elif "failed" in found:
-                ready.failed[index.name] = found["reason"]
+        results = self._runner.run(work.build_segment, tasks, stage="building indices")
+        for (ready, index), result in zip(todo, results, strict=True):
+            if result.get("by_store") or result.get("gone"):
+                _fail(ready, result)
+            elif "failed" in result:
+                ready.failed[index.name] = result["reason"]
             else:
-                ready.segments.setdefault(index.name, []).append(found["segment"])
+                ready.segments.setdefault(index.name, []).append(result["segment"])
 
     def _segment_task(
         self, ready: Ready, index: IndexPlan, fragments: Sequence[int], trained: Mapping[tuple[str, str], Any]
     ) -> Mapping[str, Any]:
         share = sum(b.rows for b in ready.plan.bins if b.new_id in fragments)
         task = {
-            **work.place(self._location, ready.pin, int(ready.private.version)),
+            **work.table_json(self._location, ready.pin, int(ready.private.version)),
             "column": index.column,
             "kind": index.kind,
             "name": index.name,
@@ -204,7 +204,7 @@ class Preparation:
             self._staging = new_staging(self._location)
         tasks = [
             {
-                **work.place(self._location, ready.pin, int(ready.private.version)),
+                **work.table_json(self._location, ready.pin, int(ready.private.version)),
                 "column": index.column,
                 "vectors": index.options["vectors"],
                 "made_with": index.options.get("made_with"),
@@ -212,18 +212,18 @@ class Preparation:
             }
             for ready, index in todo
         ]
-        found: dict[tuple[str, str], Any] = {}
-        done = self._runner.run(work.train_centroids, tasks, stage="training vector indices")
-        for (ready, index), one in zip(todo, done, strict=True):
-            if one.get("by_store") or one.get("gone"):
-                _fail(ready, one)
-            elif "failed" in one:
-                ready.failed[index.name] = one["reason"]
+        centroids: dict[tuple[str, str], Any] = {}
+        results = self._runner.run(work.train_centroids, tasks, stage="training vector indices")
+        for (ready, index), result in zip(todo, results, strict=True):
+            if result.get("by_store") or result.get("gone"):
+                _fail(ready, result)
+            elif "failed" in result:
+                ready.failed[index.name] = result["reason"]
             else:
-                found[(ready.plan.table, index.name)] = {**one, "staging": self._staging.to_json()}
-        return found
+                centroids[(ready.plan.table, index.name)] = {**result, "staging": self._staging.to_json()}
+        return centroids
 
 
-def _fail(ready: Ready, found: Mapping[str, Any]) -> None:
-    ready.error = found["failed"]
-    ready.is_gone = ready.is_gone or bool(found.get("gone"))
+def _fail(ready: Ready, result: Mapping[str, Any]) -> None:
+    ready.error = result["failed"]
+    ready.is_gone = ready.is_gone or bool(result.get("gone"))

@@ -1,17 +1,17 @@
-"""The short part of optimize, inside the door: what was prepared, on whatever state the branch has by now.
+"""The short part of optimize, inside the committer: publish what was prepared on the branch's newest state.
 
 Per table, on the newest version:
 
-1. replay   rows that left their place since the snapshot are marked deleted in the rewritten fragments
+1. replay   rows that were deleted or moved since the snapshot are marked deleted in the rewritten fragments
 2. trim     a segment over a fragment that will not exist, or whose column was exchanged or dropped meanwhile, is left
             out
-3. steps    stale settings go; segments are exchanged; fragments are exchanged. In this order: no index may cover a
-            part of what a rewrite replaces. A deferred rewrite is Lance's own commit, and comes last; one whose
+3. steps    stale settings are removed; segments are exchanged; fragments are exchanged. In this order: no index may
+            cover a part of what a rewrite replaces. A deferred rewrite is Lance's own commit, and comes last; one whose
             fragments lost rows meanwhile can't be replayed and is left out
 
-A table whose indices were changed by somebody else, that was forked meanwhile, whose window can't be ended as planned,
-that has lost files, or of whose work something had to be left out, is worth another round: `changed` names it, whether
-or not the rest of its work goes into this commit. Nothing here reads data, so that writers wait for milliseconds.
+A table whose indices another process changed, that was forked meanwhile, whose deferred remap can't be ended as
+planned, that has lost files, or of whose work a part had to be left out, gets another round: `changed` names it,
+whether or not the rest of its work is in this commit. Nothing here reads data, so that writers wait for milliseconds.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ ROWS_ONLY = ("Append", "Delete", "Update")
 
 
 @dataclass(frozen=True)
-class Done:
-    """What of a table's work goes into the commit."""
+class Published:
+    """The part of a table's work that is in the commit."""
 
     fragments_removed: int
     fragments_added: int
@@ -67,7 +67,7 @@ class PublishOptimized:
     kind: str = "optimize"
     quick: bool = True
     changed: set[str] = field(default_factory=set)
-    """Tables that others changed in a way that makes work useless, all of it or some."""
+    """Tables that others changed in a way that makes all or some of the work useless."""
     errors: dict[str, str] = field(default_factory=dict)
     spent: set[str] = field(default_factory=set)
     """Tables of which a commit has failed in a way that makes the work useless."""
@@ -78,23 +78,25 @@ class PublishOptimized:
     def prepare(self, view: View) -> Prepared:
         self.changed.clear()
         tables: dict[str, TableWork] = {}
-        done: dict[str, Done] = {}
+        published: dict[str, Published] = {}
         for table, ready in sorted(self.ready.items()):
             if table in self.errors:
                 continue
             try:
-                found = self._work(view, table, ready)
+                work = self._work(view, table, ready)
             except OmnigraphError as error:
                 self.errors[table] = str(error)
                 continue
-            if found is not None:
-                tables[table], done[table] = found
-        told = {view.table_keys[t]: {"fragments": [d.fragments_removed, d.fragments_added]} for t, d in done.items()}
+            if work is not None:
+                tables[table], published[table] = work
+        summary = {
+            view.table_keys[t]: {"fragments": [d.fragments_removed, d.fragments_added]} for t, d in published.items()
+        }
         return Prepared(
             view=view,
             tables=tables,
-            summary={"optimized": told},
-            result=done,
+            summary={"optimized": summary},
+            result=published,
             begun_on=self.planned_on,
             lease=self.lease,
             discard=self._discard,
@@ -104,14 +106,14 @@ class PublishOptimized:
         for table in tables:
             self.ready[table].is_lost = True
 
-    def _work(self, view: View, table: str, ready: Ready) -> tuple[TableWork, Done] | None:
+    def _work(self, view: View, table: str, ready: Ready) -> tuple[TableWork, Published] | None:
         if ready.is_lost:
             self.changed.add(table)
             return None
         base = self._base(view, table, ready)
-        if ready.is_spent or (base is None and view.pins.get(table) == ready.source):
+        if ready.was_attempted or (base is None and view.pins.get(table) == ready.source):
             self.spent.add(table)
-        if base is None or ready.is_spent:
+        if base is None or ready.was_attempted:
             self.changed.add(table)
             return None
         now = view.tables.open(base, table_key=ready.plan.table_key)
@@ -119,7 +121,7 @@ class PublishOptimized:
             self.changed.add(table)
             return None
         deferred = [r for r in ready.results if untouched(now, r["original_fragments"])]
-        if ready.results and not _lance_would_take(ready, now):
+        if ready.results and not _lance_would_accept(ready, now):
             self.changed.add(table)
             return None
         replayer = ready.replayer = ready.replayer or Replayer(
@@ -136,20 +138,20 @@ class PublishOptimized:
             o["id"] for r in deferred for o in r["original_fragments"]
         ]
         rewrites = (len(ready.groups) + len(ready.results), len(replayed.groups) + len(deferred))
-        if rewrites[0] != rewrites[1] or len(segments) != len(_made(ready)):
+        if rewrites[0] != rewrites[1] or len(segments) != len(_new_segments(ready)):
             self.changed.add(table)
         if not steps and not deferred:
             return None
-        done = Done(
+        counts = Published(
             fragments_removed=len(taken),
             fragments_added=sum(g.new is not None for g in replayed.groups) + len(deferred),
             segments=len(segments),
             replayed=replayed.replayed,
             left_fragments=len((_planned(ready) & _live(now)) - set(taken)),
         )
-        last = Unstamped(DEFERRED, partial(_spend, ready, deferred), _deferred_files(base, deferred))
+        last = Unstamped(DEFERRED, partial(_commit_deferred, ready, deferred), _deferred_files(base, deferred))
         work = TableWork(pin=base, source=view.pins[table], steps=(), later=tuple(steps), handle=now)
-        return replace(work, last=last if deferred else None), done
+        return replace(work, last=last if deferred else None), counts
 
     def _base(self, view: View, table: str, ready: Ready) -> Pin | None:
         """The pin to build on; None if the line that was prepared is not the branch's any more."""
@@ -158,24 +160,24 @@ class PublishOptimized:
             return None
         if ready.pin.path == current.path:
             return current
-        # A fork that a failed try has committed to is spent: no branch has it, so nobody restores it.
+        # A fork with commits of a failed attempt can't be used: no branch has it, so nothing restores it.
         is_fresh = current == ready.source and view.tables.newest_version(ready.pin) == ready.pin.version
         return ready.pin if is_fresh else None
 
     @staticmethod
     def _indices_are_known(ready: Ready, now: LanceDataset) -> bool:
-        found = {i.name: tuple(sorted(s.uuid for s in i.segments)) for i in built_indices(now)}
-        return all(found.get(i.name, ()) == i.known for i in ready.plan.indexes)
+        segments = {i.name: tuple(sorted(s.uuid for s in i.segments)) for i in built_indices(now)}
+        return all(segments.get(i.name, ()) == i.known for i in ready.plan.indexes)
 
 
-def _spend(ready: Ready, results: Sequence[Mapping[str, Any]], handle: LanceDataset) -> LanceDataset:
-    ready.is_spent = True
+def _commit_deferred(ready: Ready, results: Sequence[Mapping[str, Any]], handle: LanceDataset) -> LanceDataset:
+    ready.was_attempted = True
     return commit_deferred(handle, results)
 
 
-def _lance_would_take(ready: Ready, now: LanceDataset) -> bool:
-    """Whether only rows came and went since the rewrites were prepared. Whatever else happened, a restore too, makes
-    Lance refuse them for good.
+def _lance_would_accept(ready: Ready, now: LanceDataset) -> bool:
+    """Whether only rows were added or deleted since the rewrites were prepared. After any other operation, a restore
+    included, Lance refuses them for good.
     """
     for step in steps_above(now, max(ready.looked_at, int(ready.then.version))):
         if step.operation not in ROWS_ONLY:
@@ -195,12 +197,12 @@ def _live(now: LanceDataset) -> set[int]:
 
 
 def _removed(ready: Ready, now: LanceDataset) -> list[str]:
-    """Segments that go. Of an index that could not be built, those that a rewrite would leave half-covered; all of
-    them if they would be left without the reuse index that they need, or can't be used anyway.
+    """Segments to remove. Of an index that could not be built, those that a rewrite would leave half-covered; all
+    of them if they would lose the reuse index that they need, or can't be used anyway.
     """
     rewritten = {int(o["id"]) for group in ready.groups for o in group.old}
     deferred = ready.plan.deferred
-    gone = [
+    segment_ids = [
         u
         for index in ready.plan.indexes
         if deferred or index.unusable or index.name not in ready.failed
@@ -208,12 +210,12 @@ def _removed(ready: Ready, now: LanceDataset) -> list[str]:
     ]
     for index in built_indices(now):
         if index.name in ready.failed and not deferred:
-            gone += [s.uuid for s in index.segments if ready.plan.drain or s.fragments & rewritten]
-    return gone
+            segment_ids += [s.uuid for s in index.segments if ready.plan.drain or s.fragments & rewritten]
+    return segment_ids
 
 
 def _replaces_all(now: LanceDataset, removed: Sequence[str]) -> bool:
-    """Whether every segment goes: one that stayed would lose its rows with the reuse index that it needs."""
+    """Whether every segment is removed: a kept one would lose its rows with the reuse index that it needs."""
     return {s.uuid for index in built_indices(now) for s in index.segments} <= set(removed)
 
 
@@ -221,16 +223,16 @@ def _usable(ready: Ready, now: LanceDataset, dropped: frozenset[int]) -> list[di
     """Step 2."""
     exchanged, fields_now = changed_fields(ready.then, now), field_ids(now)
     there = _live(now) | {group.new_id for group in ready.groups}
-    found = []
-    for segment in _made(ready):
+    usable = []
+    for segment in _new_segments(ready):
         over = set(segment["fragments"])
         stale = any(set(segment["fields"]) & fields for n, fields in exchanged.items() if n in over)
         if over & there and not over & dropped and not stale and fields_now.issuperset(segment["fields"]):
-            found.append(segment)
-    return found
+            usable.append(segment)
+    return usable
 
 
-def _made(ready: Ready) -> list[dict[str, Any]]:
+def _new_segments(ready: Ready) -> list[dict[str, Any]]:
     return [s for name, segments in ready.segments.items() if name not in ready.failed for s in segments]
 
 

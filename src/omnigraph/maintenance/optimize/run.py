@@ -1,17 +1,17 @@
 """The verb optimize: merge small fragments, restore index coverage, build what is declared, in one graph commit.
 
-1. recover   a graph of an older format is brought forward, one of a newer format refused; what a dead writer left on
-             the branch is settled; a live one is waited for
-2. plan      from metadata (`plan.py`); nothing to do: nothing is started, no commit is made
-3. prepare   outside the door, as tasks on the runner (`prepare.py`), under a lease on the versions that it reads;
-             readers and writers go on
-4. publish   through the door (`publish.py`): all tables in one commit by `omnigraph:optimize`
+1. recover   a graph of an older format is migrated, one of a newer format refused; the operation of a crashed writer
+             on the branch is recovered; a live one is waited for
+2. plan      from metadata (`plan.py`); with nothing to do nothing is started and no commit is made
+3. prepare   outside the committer, as tasks on the runner (`prepare.py`), under a lease on the versions that it reads;
+             readers and writers continue
+4. publish   through the committer (`publish.py`): all tables in one commit by `omnigraph:optimize`
 5. again     tables that others changed meanwhile in a way that can't be replayed, all of them or in part, are planned
-             again, a few times, each with a commit of its own; a saved plan is not, because it says what is done
+             again, a few times, each with a commit of its own; a saved plan is not, because it defines what is done
 6. manifest  its small fragments are merged as well, which is no graph commit
 
-Keeps: every row, old versions, other writers' work. Nothing is collected. A crash in 3 leaves files that nobody refers
-to, in 4 what the door settles, forward or back.
+Keeps: every row, old versions, other writers' work. Nothing is collected. A crash in 3 leaves orphan files, in 4
+an epoch that recovery rolls forward or back.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from omnigraph.commit.request import Outcome, Request
 from omnigraph.errors import VersionReclaimed
 from omnigraph.graph.results import CommitInfo
 from omnigraph.legacy.migrate import require_current
+from omnigraph.maintenance.optimize.budget import remaining
 from omnigraph.maintenance.optimize.indices import coverage_of
 from omnigraph.maintenance.optimize.model import (
     CHANGED_MEANWHILE,
@@ -43,7 +44,7 @@ from omnigraph.maintenance.optimize.model import (
 )
 from omnigraph.maintenance.optimize.plan import plan
 from omnigraph.maintenance.optimize.prepare import Preparation, Ready
-from omnigraph.maintenance.optimize.publish import Done, PublishOptimized
+from omnigraph.maintenance.optimize.publish import Published, PublishOptimized
 from omnigraph.maintenance.optimize.saved_plan import planned_view, still_standing
 from omnigraph.maintenance.recover import pending, recover
 from omnigraph.storage.files.blob_files import blob_bytes
@@ -76,20 +77,20 @@ class Optimize:
     def plan(self, options: OptimizeOptions) -> OptimizePlan:
         return self._planned(options)[1]
 
-    def run(self, options: OptimizeOptions, given: OptimizePlan | None = None) -> OptimizeResult:
-        """`given` is a plan from before: exactly that is done, as far as it still stands, or StaleView says why not."""
+    def run(self, options: OptimizeOptions, saved: OptimizePlan | None = None) -> OptimizeResult:
+        """`saved` is an earlier plan: exactly that is done, as far as it is still valid; otherwise StaleView."""
         began = time.monotonic()
         deadline = None if options.max_time_s is None else began + options.max_time_s
         with self._committer.mutex:
             require_current(self._committer.manifest, observe=self._committer.observe)
         if any(p.branch == self._branch for p in pending(self._committer)):
             recover(self._committer, wait_s=write_timeout_s())
-        view, work = self._planned(options) if given is None else self._applied(given, options)
+        view, work = self._planned(options) if saved is None else self._applied(saved, options)
         again, rounds = self._round(view, work, deadline), 1
-        while again and given is None and rounds < ROUNDS_MAX and (deadline is None or time.monotonic() < deadline):
+        while again and saved is None and rounds < ROUNDS_MAX and (deadline is None or time.monotonic() < deadline):
             view, work = self._planned_again(again, options)
             again, rounds = self._round(view, work, deadline), rounds + 1
-        self._lost(again, CHANGED_MEANWHILE if given is None else CHANGED_SINCE_PLAN)
+        self._lost(again, CHANGED_MEANWHILE if saved is None else CHANGED_SINCE_PLAN)
         manifest_row = self._manifest_row(began)
         reserve.keep(self._committer.manifest.location)
         return OptimizeResult(
@@ -107,28 +108,28 @@ class Optimize:
         return view, plan(view, options)
 
     def _planned_again(self, tables: set[str], options: OptimizeOptions) -> tuple[View, OptimizePlan]:
-        """Step 5, for these tables as far as they still exist, within what is left of the budgets."""
+        """Step 5, for these tables as far as they still exist, within the remaining budgets."""
         view = self._committer.view(self._branch)
         keys = tuple(view.table_keys[t] for t in sorted(tables) if t in view.pins and t in view.table_keys)
-        left = replace(
+        remaining_options = replace(
             options,
             tables=keys,
-            max_bytes=_less(options.max_bytes, self._read_bytes),
-            max_rows=_less(options.max_rows, self._read_rows),
+            max_bytes=remaining(options.max_bytes, self._read_bytes, minimum=1),
+            max_rows=remaining(options.max_rows, self._read_rows, minimum=1),
         )
-        return view, plan(view, left)
+        return view, plan(view, remaining_options)
 
-    def _applied(self, given: OptimizePlan, options: OptimizeOptions) -> tuple[View, OptimizePlan]:
-        """The state that a plan was made for, and what of it still stands; figures are those of now."""
-        then, now = planned_view(self._committer, given), self._committer.view(self._branch)
-        work = still_standing(then, now, given)
+    def _applied(self, saved: OptimizePlan, options: OptimizeOptions) -> tuple[View, OptimizePlan]:
+        """The state that a plan was made for, and the part of it that is still valid, with current figures."""
+        then, now = planned_view(self._committer, saved), self._committer.view(self._branch)
+        work = still_standing(then, now, saved)
         for t in work.tables:
-            row = _as_it_is(now, t.table, _untouched(t))
+            row = _with_current_figures(now, t.table, _untouched(t))
             self._results[t.table] = replace(row, bytes_before=row.bytes_after, coverage_before=row.coverage_after)
         return then, replace(work, options=options)
 
     def _round(self, view: View, work: OptimizePlan, deadline: float | None) -> set[str]:
-        """Prepare and publish one plan; the tables that are worth another round."""
+        """Prepare and publish one plan. Returns the tables that need another round."""
         todo = [t for t in work.tables if t.has_work]
         for t in work.tables:
             self._plans[t.table] = t
@@ -149,13 +150,13 @@ class Optimize:
             self._spent = operation.spent
             return operation.changed | preparation.gone
         except VersionReclaimed:
-            # Others moved on, and a cleanup removes what was planned on: the newest state is as good.
+            # The branch moved, and a cleanup removed the planned version: plan again on the newest state.
             return {t.table for t in todo}
         finally:
             preparation.clear()
 
     def _lost(self, tables: set[str], why: str) -> None:
-        """What others changed to the last is told, with what is left to do."""
+        """Report tables that others changed in every round, with what is left to do."""
         view = self._committer.view(self._branch) if tables else None
         for table in tables:
             assert view is not None
@@ -167,10 +168,10 @@ class Optimize:
                 left_fragments=max(row.left_fragments, t.left_fragments + sum(len(b.fragments) for b in t.bins)),
                 left_indexes=t.left_indexes + len(t.indexes),
             )
-            self._results[table] = _as_it_is(view, table, row)
+            self._results[table] = _with_current_figures(view, table, row)
 
     def _leased(self, view: View, todo: Sequence[TablePlan]) -> AbstractContextManager[leases.Held]:
-        """Cleanup leaves the versions alone that the work is made from, and the files that it writes."""
+        """Keep cleanup from the versions that the work reads and from the files that it writes."""
         return leases.hold(
             self._committer.manifest.location,
             [t.pin for t in todo],
@@ -189,7 +190,7 @@ class Optimize:
     def _note(
         self, preparation: Preparation, operation: PublishOptimized, outcome: Outcome, late: Sequence[TablePlan]
     ) -> None:
-        done: dict[str, Done] = outcome.result or {}
+        published: dict[str, Published] = outcome.result or {}
         view = self._committer.view(self._branch)
         if outcome.record is not None:
             self._commits.append(CommitInfo.of(outcome.record))
@@ -200,15 +201,17 @@ class Optimize:
                 pending_indexes=ready.pending,
                 error=operation.errors.get(table),
             )
-            if table in done and outcome.record is not None:
-                result = _committed(view, ready, result, done[table])
+            if table in published and outcome.record is not None:
+                result = _committed(view, ready, result, published[table])
             self._results[table] = result
         for table, error in preparation.errors.items():
             self._results[table] = replace(self._results[table], error=error)
         for t in late:
-            left = sum(len(b.fragments) for b in t.bins)
+            remaining_fragments = sum(len(b.fragments) for b in t.bins)
             self._results[t.table] = replace(
-                self._results[t.table], left_fragments=t.left_fragments + left, left_indexes=len(t.indexes)
+                self._results[t.table],
+                left_fragments=t.left_fragments + remaining_fragments,
+                left_indexes=len(t.indexes),
             )
 
     def _manifest_row(self, began: float) -> TableResult:
@@ -231,11 +234,6 @@ class Optimize:
             bytes_after=sum(f.size_bytes for f in fragment_stats.fragments_of(after)),
             seconds=time.monotonic() - began,
         )
-
-
-def _less(limit: int | None, spent: int) -> int | None:
-    """What is left of a budget; 1, with which nothing is begun, if it is spent."""
-    return None if limit is None else max(1, limit - spent)
 
 
 def _untouched(t: TablePlan) -> TableResult:
@@ -266,24 +264,24 @@ def _begun(t: TablePlan, before: TableResult | None) -> TableResult:
     return replace(row, **{name: getattr(before, name) for name in (*kept, "rows_replayed", "seconds")})
 
 
-def _committed(view: View, ready: Ready, result: TableResult, done: Done) -> TableResult:
+def _committed(view: View, ready: Ready, result: TableResult, counts: Published) -> TableResult:
     result = replace(
         result,
         committed=True,
-        fragments_removed=result.fragments_removed + done.fragments_removed,
-        fragments_added=result.fragments_added + done.fragments_added,
-        indexes_built=result.indexes_built + done.segments,
-        rows_replayed=result.rows_replayed + done.replayed,
-        left_fragments=result.left_fragments + done.left_fragments,
+        fragments_removed=result.fragments_removed + counts.fragments_removed,
+        fragments_added=result.fragments_added + counts.fragments_added,
+        indexes_built=result.indexes_built + counts.segments,
+        rows_replayed=result.rows_replayed + counts.replayed,
+        left_fragments=result.left_fragments + counts.left_fragments,
     )
-    return _as_it_is(view, ready.plan.table, result)
+    return _with_current_figures(view, ready.plan.table, result)
 
 
-def _as_it_is(view: View, table: str, result: TableResult) -> TableResult:
+def _with_current_figures(view: View, table: str, result: TableResult) -> TableResult:
     """The row with the versions, bytes and coverage that the table has now."""
     t, pin = view.schema.by_id.get(table), view.pins.get(table)
     if t is None or pin is None:
-        return result  # dropped by somebody right after
+        return result  # dropped meanwhile
     if result.error is not None and not result.committed:
         return result
     handle = view.open(t)

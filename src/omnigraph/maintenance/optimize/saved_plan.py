@@ -1,10 +1,10 @@
-"""What of a saved plan can still be done: looked at before any work, from metadata.
+"""Which part of a saved plan is still valid: checked before any work, from metadata.
 
 1. graph    the plan is of this graph, and its branch and schema are those that it was made for, or nothing is done
-2. tables   of each table with work, what the plan names is still there: the same line, the fragments with the files
-            that they had, the indices with their segments. Rows that came or went since do not matter: they are
-            replayed. A table of which that is not so, or that moved without the door, is left out, and told
-3. rest     if no table is left, StaleView; otherwise the rest is done as it was planned
+2. tables   of each table with work, what the plan names still exists: the same line, the fragments with their files,
+            the indices with their segments. Rows that were added or deleted since do not matter: they are replayed. A
+            table of which that is not so, or that has drift, is left out and reported
+3. rest     if no table is left, StaleView; otherwise the rest is done as planned
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from omnigraph.storage.lance.rewrite import changed_fields
 from omnigraph.storage.lance.transactions import steps_above
 
 
-def planned_view(committer: Committer, given: OptimizePlan) -> View:
+def planned_view(committer: Committer, saved: OptimizePlan) -> View:
     """The state that a plan was made for, as long as it exists and the branch is still of its kind."""
     graph = committer.manifest.location.uri
-    if given.graph != graph:
-        raise PlanUnusable(path="the plan", detail=f"it was made for {given.graph}, not for {graph}.")
-    head = committer.manifest.head(given.branch)
-    if head.incarnation != given.incarnation:
-        raise _stale(f"the branch {given.branch} was deleted and made again since the plan was made.")
-    if head.schema != given.schema:
+    if saved.graph != graph:
+        raise PlanUnusable(path="the plan", detail=f"it was made for {saved.graph}, not for {graph}.")
+    head = committer.manifest.head(saved.branch)
+    if head.incarnation != saved.incarnation:
+        raise _stale(f"the branch {saved.branch} was deleted and made again since the plan was made.")
+    if head.schema != saved.schema:
         raise _stale("the schema has changed since the plan was made.")
     try:
-        return committer.view_at(given.branch, given.commit)
+        return committer.view_at(saved.branch, saved.commit)
     except LookupFailed as error:
-        raise _stale(f"the commit {given.commit}, which the plan was made for, is not on record any more.") from error
+        raise _stale(f"the commit {saved.commit}, which the plan was made for, is not on record any more.") from error
 
 
-def still_standing(then: View, now: View, given: OptimizePlan) -> OptimizePlan:
-    """The plan, with the tables marked that are left out."""
-    tables = tuple(_as_it_stands(then, now, t) for t in given.tables)
-    planned = [t.table_key for t in given.tables if t.has_work]
+def still_standing(then: View, now: View, saved: OptimizePlan) -> OptimizePlan:
+    """The plan, with the tables that are left out marked."""
+    tables = tuple(_still_valid(then, now, t) for t in saved.tables)
+    planned = [t.table_key for t in saved.tables if t.has_work]
     if planned and not any(t.has_work or t.error for t in tables):
-        told = ", ".join(planned)
-        detail = f"nothing of the plan can be done: what it names in {told} has changed since it was made."
+        names = ", ".join(planned)
+        detail = f"nothing of the plan can be done: what it names in {names} has changed since it was made."
         raise StaleView(detail=detail, of_plan=True, tables=planned)
-    return replace(given, tables=tables)
+    return replace(saved, tables=tables)
 
 
 def _stale(detail: str) -> StaleView:
     return StaleView(detail=detail, of_plan=True)
 
 
-def _as_it_stands(then: View, now: View, plan: TablePlan) -> TablePlan:
+def _still_valid(then: View, now: View, plan: TablePlan) -> TablePlan:
     try:
         drift = drift_of(now, plan.table) if plan.table in now.pins else None
         if drift is not None:
@@ -72,7 +72,7 @@ def _as_it_stands(then: View, now: View, plan: TablePlan) -> TablePlan:
 
 
 def _fits(index: IndexPlan, segments: Mapping[str, Set[int]]) -> bool:
-    """Whether the index is what it was, what goes is there, and no fragment gets two segments: Lance panics on that."""
+    """Whether the index is unchanged and no fragment gets two segments, on which Lance panics."""
     if tuple(sorted(segments)) != index.known or not set(index.remove) <= segments.keys():
         return False
     built = [n for group in index.build for n in group]
@@ -82,8 +82,12 @@ def _fits(index: IndexPlan, segments: Mapping[str, Set[int]]) -> bool:
 
 def _is_consistent(then: View, plan: TablePlan) -> bool:
     """Whether no fragment is rewritten or made twice, and every index is one of the table's columns."""
-    rewritten, made = [n for b in plan.bins for n in b.fragments], [b.new_id for b in plan.bins]
-    if len(set(rewritten)) < len(rewritten) or len(set(made)) < len(made) or not all(b.fragments for b in plan.bins):
+    rewritten, new_ids = [n for b in plan.bins for n in b.fragments], [b.new_id for b in plan.bins]
+    if (
+        len(set(rewritten)) < len(rewritten)
+        or len(set(new_ids)) < len(new_ids)
+        or not all(b.fragments for b in plan.bins)
+    ):
         return False
     columns = {*physical_columns(then.schema.by_id[plan.table]), *then.schema.by_id[plan.table].by_name}
     built = [n for i in plan.indexes for group in i.build for n in group]

@@ -1,8 +1,8 @@
 """The tasks of optimize, as they run on workers: rewrite fragments, train centroids, build segments.
 
 A failure is a value: `{"failed": …, "reason": …}`, the latter without places, with `by_store` if files could not be
-read or written, with `gone` if the version is not there any more. One table, or one index, that can't be worked on must
-not stop the others.
+read or written, with `gone` if the version does not exist any more. A failure of one table or one index must not stop
+the others.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 TRIES_MAX = 3
 _STORE = re.compile(r"LanceError\(IO\)|not found:|no such file|os error|object at location|input/output", re.IGNORECASE)
-"""What Lance says when a file can't be had, in contrast to rows that it can't build an index from."""
+"""Lance's messages for a file that can't be read, in contrast to rows that it can't build an index from."""
 
 
-def place(location: Location, pin: Pin, version: int) -> dict[str, Any]:
+def table_json(location: Location, pin: Pin, version: int) -> dict[str, Any]:
     """What a task needs to open one version of a table, also a detached one."""
     return {
         "uri": location.uri,
@@ -44,8 +44,8 @@ def place(location: Location, pin: Pin, version: int) -> dict[str, Any]:
 def _opened(task: Mapping[str, Any], version: int | None = None) -> tuple[Location, Pin, LanceDataset]:
     location = Location(task["uri"], task["local"], task["options"])
     pin = Pin.from_json(task["table"], task["pin"])
-    found = lance_api.open_table(location, location.join(pin.path), version=version or task["version"])
-    return location, pin, found
+    table = lance_api.open_table(location, location.join(pin.path), version=version or task["version"])
+    return location, pin, table
 
 
 def rewrite_fragments(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def rewrite_deferred(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rewrite_deferred(task: Mapping[str, Any]) -> dict[str, Any]:
     location, pin, table = _opened(task)
-    made = rewrite.rewrite_deferred(location, pin, table, task["fragments"])
-    return {"result": made, "rows_done": task["rows"], "bytes_done": task["read_bytes"]}
+    result = rewrite.rewrite_deferred(location, pin, table, task["fragments"])
+    return {"result": result, "rows_done": task["rows"], "bytes_done": task["read_bytes"]}
 
 
 def train_centroids(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def train_centroids(task: Mapping[str, Any]) -> dict[str, Any]:
 def _train_centroids(task: Mapping[str, Any]) -> dict[str, Any]:
     _, _, table = _opened(task)
     metric = (task.get("made_with") or {}).get("metric", build.METRIC)
-    found = build.train(table, task["column"], vectors=task["vectors"], metric=metric)
-    name = Staging.of(task["staging"]).put("centroids", np.ascontiguousarray(found).data.cast("B"))
-    return {"name": name, "dimension": found.shape[1]}
+    centroids = build.train(table, task["column"], vectors=task["vectors"], metric=metric)
+    name = Staging.of(task["staging"]).put("centroids", np.ascontiguousarray(centroids).data.cast("B"))
+    return {"name": name, "dimension": centroids.shape[1]}
 
 
 def build_segment(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def build_segment(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def _build_segment(task: Mapping[str, Any]) -> dict[str, Any]:
     location, pin, table = _opened(task)
-    made = build.build_segment(
+    segment = build.build_segment(
         location,
         pin,
         table,
@@ -98,18 +98,18 @@ def _build_segment(task: Mapping[str, Any]) -> dict[str, Any]:
         partitions=task.get("partitions"),
         made_with=task.get("made_with"),
     )
-    return {"segment": made, "rows_done": task["rows"]}
+    return {"segment": segment, "rows_done": task["rows"]}
 
 
 def _centroids(task: Mapping[str, Any]) -> np.ndarray | None:
-    given = task.get("centroids")
-    if given is None:
+    stored = task.get("centroids")
+    if stored is None:
         return None
-    if "of" in given:
-        _, _, published = _opened(task, given["version"])
-        return build.centroids_of(published, given["of"])
-    raw = Staging.of(given["staging"]).get(given["name"])
-    return np.frombuffer(raw, dtype=np.float32).reshape(-1, given["dimension"])
+    if "of" in stored:
+        _, _, published = _opened(task, stored["version"])
+        return build.centroids_of(published, stored["of"])
+    raw = Staging.of(stored["staging"]).get(stored["name"])
+    return np.frombuffer(raw, dtype=np.float32).reshape(-1, stored["dimension"])
 
 
 def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,15 +118,15 @@ def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[s
             return work(task)
         except StorageError as error:
             if turn == TRIES_MAX:
-                told, by_store = str(error.fields.get("detail")), bool(_STORE.search(str(error)))
-                return {"failed": str(error), "reason": f"Lance can't build it: {told}", "by_store": by_store}
+                detail, by_store = str(error.fields.get("detail")), bool(_STORE.search(str(error)))
+                return {"failed": str(error), "reason": f"Lance can't build it: {detail}", "by_store": by_store}
             time.sleep(0.2 * turn)
         except lance_api.TableMissing:
-            gone = "the version that it was planned on has been removed"
-            return {"failed": gone, "reason": gone, "gone": True}
+            reason = "the version that it was planned on has been removed"
+            return {"failed": reason, "reason": reason, "gone": True}
         except OmnigraphError as error:
             return {"failed": str(error), "reason": str(error)}
-        except Exception as error:  # noqa: BLE001 whatever it is, it is told in the row of its table
-            told = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
-            return {"failed": told, "reason": told}
+        except Exception as error:  # noqa: BLE001 any failure is recorded in the row of its table
+            detail = f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
+            return {"failed": detail, "reason": detail}
     raise AssertionError("unreachable")

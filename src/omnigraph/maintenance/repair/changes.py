@@ -1,14 +1,14 @@
 """What publishing a drifted table would change: rows inserted, updated and deleted, with counts and the first ids.
 
-1. differ   fragments of the pin and of HEAD are compared by their files. Same files, same deletions: nothing to look
-            at. Same files, other deletions: the rows in which they differ. Otherwise all rows of the fragment
+1. differ   fragments of the pin and of HEAD are compared by their files. Same files, same deletions: nothing to
+            compare. Same files, other deletions: the rows in which they differ. Otherwise all rows of the fragment
 2. digest   those rows are read batch by batch, and of each only digests of its id and of its content are kept
 3. match    by id: only in the pin is deleted, only in HEAD inserted, in both with other content updated
 
-Whether any row differs at all takes less: the digests of both sides are summed up in one pass.
+To know whether any row differs is cheaper: the digests of both sides are summed up in one pass.
 
-Keeps: nothing is written. Memory stays bounded: with more rows than fit, the same rows are read several times and each
-pass looks at the ids of one share of the digests. The digests are of 128 bits for ids and 64 for content.
+Keeps: nothing is written. Memory stays bounded: with more rows than fit, the same rows are read several times, and each
+pass handles the ids of one share of the digests. The digests are of 128 bits for ids and 64 for content.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BATCH_ROWS, BATCH_ROWS_BLOBS = 16_384, 64
 
 @dataclass(frozen=True)
 class Changed:
-    """`first` are the first ids in the order of the table, at most ten of them. A stranger can write null ids."""
+    """`first` are the first ids in the order of the table, at most ten of them. A foreign client can write null ids."""
 
     count: int
     first: tuple[str | None, ...]
@@ -75,40 +75,40 @@ class _Part:
 
 def row_changes(old: LanceDataset, new: LanceDataset, t: EntityType, *, rows_per_pass: int = 0) -> RowChanges:
     """How the rows of `new` differ from those of `old`; both have the columns of the type."""
-    gone, came = _differing(old, new, t)
-    most = max(sum(p.rows for p in gone), sum(p.rows for p in came))
-    passes = max(1, -(-most // (rows_per_pass or ROWS_PER_PASS)))
+    removed, added = _differing(old, new, t)
+    rows_max = max(sum(p.rows for p in removed), sum(p.rows for p in added))
+    passes = max(1, -(-rows_max // (rows_per_pass or ROWS_PER_PASS)))
     inserted, updated, deleted = _Tally(), _Tally(), _Tally()
     for number in range(passes):
-        left = _Side.read(old, t, gone, share=(number, passes))
-        right = _Side.read(new, t, came, share=(number, passes))
-        match = left.match(right)
+        old_side = _Side.read(old, t, removed, share=(number, passes))
+        new_side = _Side.read(new, t, added, share=(number, passes))
+        match = old_side.match(new_side)
         matched = match >= 0
-        differ = np.zeros(len(right.ids), dtype=bool)
-        differ[matched] = right.content[matched] != left.content[match[matched]]
-        inserted.add(right, ~matched)
-        updated.add(right, differ)
-        still = np.zeros(len(left.ids), dtype=bool)
+        differ = np.zeros(len(new_side.ids), dtype=bool)
+        differ[matched] = new_side.content[matched] != old_side.content[match[matched]]
+        inserted.add(new_side, ~matched)
+        updated.add(new_side, differ)
+        still = np.zeros(len(old_side.ids), dtype=bool)
         still[match[matched]] = True
-        # A row whose id stands there twice is matched once: a second image of a matched id is no deletion.
-        deleted.add(left, ~still & ~left.is_among(right))
-    return RowChanges(inserted.told(new, t), updated.told(new, t), deleted.told(old, t))
+        # A row whose id is there twice is matched once: a second row with a matched id is no deletion.
+        deleted.add(old_side, ~still & ~old_side.is_among(new_side))
+    return RowChanges(inserted.changed(new, t), updated.changed(new, t), deleted.changed(old, t))
 
 
 def same_rows(old: LanceDataset, new: LanceDataset, t: EntityType) -> bool:
     """Whether both sides hold the same rows, wherever they lie; where row ids are stable, each under its own."""
-    gone, came = _differing(old, new, t)
-    return _sum(old, t, gone) == _sum(new, t, came)
+    removed, added = _differing(old, new, t)
+    return _sum(old, t, removed) == _sum(new, t, added)
 
 
 def _sum(table: LanceDataset, t: EntityType, parts: Sequence[_Part]) -> int:
     columns = [*arrow_schema(t).names, *(["_rowid"] if table.has_stable_row_ids else [])]
-    found = (row_digests(batch.select(columns)).sum(dtype=np.uint64) for batch in _rows(table, t, parts))
-    return sum(map(int, found)) % 2**64
+    sums = (row_digests(batch.select(columns)).sum(dtype=np.uint64) for batch in _rows(table, t, parts))
+    return sum(map(int, sums)) % 2**64
 
 
 class _Tally:
-    """A count, and the places of the first rows."""
+    """A count, and the offsets of the first rows."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -117,16 +117,16 @@ class _Tally:
     def add(self, side: _Side, mask: np.ndarray) -> None:
         rows = np.flatnonzero(mask)
         self.count += len(rows)
-        candidates = zip(side.places[rows[:FIRST_IDS]].tolist(), side.row_ids[rows[:FIRST_IDS]].tolist(), strict=True)
+        candidates = zip(side.offsets[rows[:FIRST_IDS]].tolist(), side.row_ids[rows[:FIRST_IDS]].tolist(), strict=True)
         self._first = heapq.nsmallest(FIRST_IDS, [*self._first, *candidates])
 
-    def told(self, table: LanceDataset, t: EntityType) -> Changed:
+    def changed(self, table: LanceDataset, t: EntityType) -> Changed:
         if not self._first:
             return Changed(self.count, ())
-        wanted = [row_id for _, row_id in self._first]
-        found = tables_of.take(table, t, pa.array(wanted, pa.uint64()), ["id"])
-        by_row = dict(zip(found["_rowid"].to_pylist(), found["id"].to_pylist(), strict=True))
-        return Changed(self.count, tuple(by_row[row_id] for row_id in wanted))
+        row_ids = [row_id for _, row_id in self._first]
+        rows = tables_of.take(table, t, pa.array(row_ids, pa.uint64()), ["id"])
+        by_row = dict(zip(rows["_rowid"].to_pylist(), rows["id"].to_pylist(), strict=True))
+        return Changed(self.count, tuple(by_row[row_id] for row_id in row_ids))
 
 
 @dataclass(frozen=True)
@@ -136,25 +136,25 @@ class _Side:
     ids: np.ndarray
     content: np.ndarray
     row_ids: np.ndarray
-    places: np.ndarray
+    offsets: np.ndarray
 
     @staticmethod
     def read(table: LanceDataset, t: EntityType, parts: Sequence[_Part], *, share: tuple[int, int]) -> _Side:
-        found: list[tuple[np.ndarray, ...]] = []
-        place = 0
+        chunks: list[tuple[np.ndarray, ...]] = []
+        offset = 0
         number, of = share
         for batch in _rows(table, t, parts):
             ids = id_digests(batch.column("id"))
-            places = np.arange(place, place + batch.num_rows)
-            place += batch.num_rows
-            mine = np.flatnonzero((ids[:, 0] >> np.uint64(40)) % np.uint64(of) == number)
-            content = row_digests(batch.drop_columns(list(tables_of.ROW_COLUMNS)).take(pa.array(mine)))
+            offsets = np.arange(offset, offset + batch.num_rows)
+            offset += batch.num_rows
+            selected = np.flatnonzero((ids[:, 0] >> np.uint64(40)) % np.uint64(of) == number)
+            content = row_digests(batch.drop_columns(list(tables_of.ROW_COLUMNS)).take(pa.array(selected)))
             rows = batch.column("_rowid").to_numpy().astype(np.uint64)
-            found.append((ids[mine], content, rows[mine], places[mine]))
-        if not found:
+            chunks.append((ids[selected], content, rows[selected], offsets[selected]))
+        if not chunks:
             none = np.empty(0, dtype=np.uint64)
             return _Side(np.empty((0, 2), dtype=np.uint64), none, none, none)
-        return _Side(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        return _Side(*(np.concatenate(column) for column in zip(*chunks, strict=True)))
 
     def match(self, other: _Side) -> np.ndarray:
         """For each row of `other` the row here with the same id; -1 if there is none."""
@@ -171,9 +171,9 @@ def _rows(table: LanceDataset, t: EntityType, parts: Sequence[_Part]) -> Iterato
         yield from _scan(table, t, columns, whole)
     few = [p.row_ids for p in parts if p.row_ids is not None and p.rows <= TAKE_MAX]
     if few:
-        wanted = np.concatenate(few)
-        for start in range(0, len(wanted), TAKE_MAX):
-            ids = pa.array(wanted[start : start + TAKE_MAX], pa.uint64())
+        row_ids = np.concatenate(few)
+        for start in range(0, len(row_ids), TAKE_MAX):
+            ids = pa.array(row_ids[start : start + TAKE_MAX], pa.uint64())
             yield tables_of.take(table, t, ids, columns)
     for part in parts:
         if part.addresses is not None and part.rows > TAKE_MAX:
@@ -184,7 +184,7 @@ def _rows(table: LanceDataset, t: EntityType, parts: Sequence[_Part]) -> Iterato
 def _scan(table: LanceDataset, t: EntityType, columns: Sequence[str], fragments: Sequence[int]) -> Iterator[pa.Table]:
     has_blobs = any(p.type.kind == "Blob" for p in t.properties)
     options: dict[str, Any] = {"blob_handling": "all_binary"} if has_blobs and columns else {}
-    found = table.scanner(
+    scanner = table.scanner(
         columns=list(columns),
         fragments=[table.get_fragment(f) for f in fragments],
         with_row_id=True,
@@ -194,22 +194,22 @@ def _scan(table: LanceDataset, t: EntityType, columns: Sequence[str], fragments:
     )
     with tables_of.reading(table, t):
         require_own_blobs(table, t, columns, fragments=[table.get_fragment(f) for f in fragments])
-        for batch in found.to_batches():
+        for batch in scanner.to_batches():
             yield pa.table(batch)
 
 
 def _differing(old: LanceDataset, new: LanceDataset, t: EntityType) -> tuple[list[_Part], list[_Part]]:
-    """The rows that only one side has at their place, per fragment."""
+    """The rows that only one side has at their address, per fragment."""
     before, after = _fragments(old), _fragments(new)
-    gone = [_Part(f.fragment_id, f.count_rows()) for key, f in before.items() if key not in after]
-    came = [_Part(f.fragment_id, f.count_rows()) for key, f in after.items() if key not in before]
+    removed = [_Part(f.fragment_id, f.count_rows()) for key, f in before.items() if key not in after]
+    added = [_Part(f.fragment_id, f.count_rows()) for key, f in after.items() if key not in before]
     for key in before.keys() & after.keys():
         a, b = before[key], after[key]
         if _deletion(a) != _deletion(b):
             was, now = (_live(side, t, f.fragment_id) for side, f in ((old, a), (new, b)))
-            gone.extend(_only(was, now, a.fragment_id))
-            came.extend(_only(now, was, b.fragment_id))
-    return sorted(gone, key=lambda p: p.fragment), sorted(came, key=lambda p: p.fragment)
+            removed.extend(_only(was, now, a.fragment_id))
+            added.extend(_only(now, was, b.fragment_id))
+    return sorted(removed, key=lambda p: p.fragment), sorted(added, key=lambda p: p.fragment)
 
 
 def _fragments(table: LanceDataset) -> dict[str, Any]:
@@ -228,9 +228,9 @@ def _live(table: LanceDataset, t: EntityType, fragment: int) -> tuple[np.ndarray
     return addresses & np.uint64(0xFFFFFFFF), row_ids
 
 
-def _only(mine: tuple[np.ndarray, np.ndarray], theirs: tuple[np.ndarray, np.ndarray], fragment: int) -> list[_Part]:
-    lone = ~np.isin(mine[0], theirs[0])
+def _only(own: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray], fragment: int) -> list[_Part]:
+    lone = ~np.isin(own[0], other[0])
     if not lone.any():
         return []
-    addresses = mine[0][lone] | (np.uint64(fragment) << np.uint64(32))
-    return [_Part(fragment, int(lone.sum()), addresses, mine[1][lone])]
+    addresses = own[0][lone] | (np.uint64(fragment) << np.uint64(32))
+    return [_Part(fragment, int(lone.sum()), addresses, own[1][lone])]

@@ -1,25 +1,25 @@
-"""What the drift of one table is, judged by the Lance transactions between its pin and HEAD.
+"""Classify the drift of one table by the Lance transactions between its pin and HEAD.
 
-clean                 nothing above the pin, or only leftovers of our own, which the next writer restores over
+clean                 nothing above the pin, or only leftover versions, which the next writer restores over
 verified_maintenance  every operation is one that changes no row: fragment ids reserved, fragments rewritten, indices
-                      created, extended or dropped; and the rows are what they were
+                      created, extended or dropped; and the rows are the same
 suspicious            an operation changed rows, columns or settings, or may have: Append, Delete, Update, Merge,
                       Project, Restore, Overwrite, DataReplacement. UpdateConfig is here as well: it changes no row,
-                      but it can tell Lance to collect versions, or change what a column's metadata means
-unverifiable          a transaction is missing or has no name; or the pinned version itself is gone, or all versions are
+                      but it can make Lance collect versions, or change what a column's metadata means
+unverifiable          a transaction is missing or has no name; or the pinned version or all versions are missing
 
 `force` publishes suspicious and unverifiable drift, but never
 
 * a HEAD whose columns are not the table's, or whose ids may be null: no reader could use it
-* a HEAD below the pin: its version numbers would come to mean two things
-* versions with a stamp of ours among the drift: an operation that was given up would become visible
-* a HEAD that needs files which are missing or cut short. Those of an index count: queries and writes that use it fail.
-  Lance's own compaction of a fork does that: it writes indices where the fork does not look for them
+* a HEAD below the pin: its version numbers would have two meanings
+* stamped versions among the drift: an aborted operation would become visible
+* a HEAD that needs files which are missing or truncated, index files included: queries and writes that use the index
+  fail. Lance's own compaction of a fork causes that: it writes indices where the fork does not read them
 
-All of it can be discarded, as long as the pinned version is there.
+All of it can be discarded, as long as the pinned version exists.
 
-`judge` reads histories and metadata; `examined` looks at files, and at the rows that maintenance says it has kept:
-those of rewritten fragments, before and after.
+`judge` reads histories and metadata; `examined` checks files, and the rows of rewritten fragments before and after,
+which maintenance must have kept.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CHANGED_ROWS = "rows, or their row ids, were changed, by maintenance alone"
 
 @dataclass(frozen=True)
 class Judged:
-    """One table. `newest` is its HEAD, `pinned` its pinned version; None where they can't be opened or need not be."""
+    """One table. `newest` is its HEAD, `pinned` its pinned version; None if they can't be opened or need not be."""
 
     table: str
     table_key: str
@@ -77,7 +77,7 @@ class Judged:
 
 
 def judge(view: View, type_id: str) -> Judged:
-    """StorageError if the store fails: then nobody knows, and nothing may be published."""
+    """StorageError if the store fails: then nothing is known, and nothing may be published."""
     pin, key = view.pins[type_id], view.table_keys[type_id]
     try:
         drift = _drift(view, type_id)
@@ -90,7 +90,7 @@ def judge(view: View, type_id: str) -> Judged:
 
 
 def judge_anyway(view: View, type_id: str) -> Judged:
-    """For a preview: what fails while one table is looked at is told in its row, and the others are judged."""
+    """For a preview: a failure on one table is recorded in its row, and the others are judged."""
     try:
         return judge(view, type_id)
     except GraphMoved:
@@ -119,17 +119,17 @@ def examined(view: View, judged: Judged) -> Judged:
 def _unusable_indices(view: View, judged: Judged) -> str | None:
     """Indices that HEAD has and the pin has not, with files that can't be used; and what can be done."""
     old = [] if judged.pinned is None else built_indices(judged.pinned)
-    known = {s.uuid for index in old for s in index.segments}
+    old_segments = {s.uuid for index in old for s in index.segments}
     new = [
-        replace(index, segments=tuple(s for s in index.segments if s.uuid not in known))
+        replace(index, segments=tuple(s for s in index.segments if s.uuid not in old_segments))
         for index in built_indices(judged.head)
     ]
-    found = damaged(view.tables.location, judged.pin, judged.head, new)
-    if not found:
+    damages = damaged(view.tables.location, judged.pin, judged.head, new)
+    if not damages:
         return None
-    ways = "drop them with a Lance client and repair again" + (", or discard the drift" if judged.may_discard else "")
-    told = ", ".join(f"{name} ({why})" for name, why in sorted(found.items()))
-    return f"indices of its newest version can't be used: {told}; {ways}"
+    remedy = "drop them with a Lance client and repair again" + (", or discard the drift" if judged.may_discard else "")
+    text = ", ".join(f"{name} ({why})" for name, why in sorted(damages.items()))
+    return f"indices of its newest version can't be used: {text}; {remedy}"
 
 
 def _head_version(view: View, pin: Pin) -> int:
@@ -149,7 +149,7 @@ def _drift(view: View, type_id: str) -> Drift | None:
         return Drift(type_id, view.table_keys[type_id], pin, int(newest.version), names, steps)
     except StorageError as error:
         if lance_api.is_missing(error):
-            view.tables.newest(view.pins[type_id])  # TableMissing if nothing of the line is there any more
+            view.tables.newest(view.pins[type_id])  # TableMissing if nothing of the line exists any more
         raise
 
 
@@ -158,30 +158,30 @@ def _judged(view: View, drift: Drift, start: Judged) -> Judged:
     newest = view.tables.newest(drift.pin)
     if newest.version != drift.head_version:
         newest = newest.checkout_version(drift.head_version)
-    found = replace(start, newest=newest, pinned=_pinned(view, drift, t), classification=_classified(drift))
-    found = replace(found, error=_why(drift), may_discard=found.pinned is not None)
-    if found.pinned is None:
-        found = replace(
-            found, classification="unverifiable", error=f"the published version {drift.pin.version} is gone"
+    judged = replace(start, newest=newest, pinned=_pinned(view, drift, t), classification=_classified(drift))
+    judged = replace(judged, error=_why(drift), may_discard=judged.pinned is not None)
+    if judged.pinned is None:
+        judged = replace(
+            judged, classification="unverifiable", error=f"the published version {drift.pin.version} is gone"
         )
     if drift.head_version <= drift.pin.version:
-        return found
+        return judged
     if drift.has_stamped:
         error = "leftovers of an operation that was given up lie among the drift: it can be discarded, not published"
-        return replace(found, classification=_at_least_suspicious(found), error=error)
-    expected = storage_schema(t) if found.pinned is None else found.pinned.schema
+        return replace(judged, classification=_at_least_suspicious(judged), error=error)
+    expected = storage_schema(t) if judged.pinned is None else judged.pinned.schema
     wrong = _wrong_columns(newest, expected)
     if wrong is not None:
-        found = replace(found, pinned=None)
+        judged = replace(judged, pinned=None)
     wrong = wrong or _wrong_nulls(newest, expected)
     if wrong is not None:
         error = f"{wrong}: it can be discarded, not published"
-        return replace(found, classification=_at_least_suspicious(found), error=error)
-    return _counted(replace(found, may_publish=True), drift)
+        return replace(judged, classification=_at_least_suspicious(judged), error=error)
+    return _counted(replace(judged, may_publish=True), drift)
 
 
-def _at_least_suspicious(found: Judged) -> Classification:
-    return "unverifiable" if found.classification == "unverifiable" else "suspicious"
+def _at_least_suspicious(judged: Judged) -> Classification:
+    return "unverifiable" if judged.classification == "unverifiable" else "suspicious"
 
 
 def _classified(drift: Drift) -> Classification:
@@ -201,19 +201,19 @@ def _pinned(view: View, drift: Drift, t: EntityType) -> LanceDataset | None:
         return None
 
 
-def _counted(found: Judged, drift: Drift) -> Judged:
-    """Maintenance keeps every row: a count that changed shows that what was recorded as maintenance was none."""
-    if found.classification != "verified_maintenance" or found.newest is None or found.pinned is None:
-        return found
+def _counted(judged: Judged, drift: Drift) -> Judged:
+    """Maintenance keeps every row: if the count changed, the recorded maintenance was something else."""
+    if judged.classification != "verified_maintenance" or judged.newest is None or judged.pinned is None:
+        return judged
     with lance_api.reading(f"counting the rows of {drift.pin.path}"):
-        before, after = found.pinned.count_rows(), found.newest.count_rows()
+        before, after = judged.pinned.count_rows(), judged.newest.count_rows()
     if before == after:
-        return found
-    return replace(found, classification="suspicious", error=f"{before:,} rows became {after:,}, by maintenance alone")
+        return judged
+    return replace(judged, classification="suspicious", error=f"{before:,} rows became {after:,}, by maintenance alone")
 
 
 def _wrong_columns(newest: LanceDataset, expected: pa.Schema) -> str | None:
-    """How the columns of HEAD differ from those of the table, in words."""
+    """How the columns of HEAD differ from those of the table, as text."""
     has = {f.name: f.type for f in newest.schema}
     needs = {f.name: f.type for f in expected}
     if has == needs:

@@ -19,16 +19,16 @@ _LAST = (_U(0xFF51AFD7ED558CCD), _U(0xC4CEB9FE1A85EC53))
 
 
 def id_digests(ids: pa.ChunkedArray) -> np.ndarray:
-    """128 bits per id, shape (n, 2). A null, which only a stranger writes, counts as the empty text."""
+    """128 bits per id, shape (n, 2). A null, which only a foreign client writes, counts as the empty text."""
     return digests(_flat(ids).fill_null(""))
 
 
 def row_digests(rows: pa.Table) -> np.ndarray:
     """64 bits per row, over all columns in their order."""
-    held = np.full(rows.num_rows, _STEP, dtype=np.uint64)
+    digests = np.full(rows.num_rows, _STEP, dtype=np.uint64)
     for column in rows.columns:
-        held = _mixed(held * _STEP ^ _values(_flat(column)))
-    return held
+        digests = _mixed(digests * _STEP ^ _values(_flat(column)))
+    return digests
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
@@ -48,9 +48,9 @@ def _values(array: pa.Array) -> np.ndarray:
     nulls = np.asarray(array.is_null())
     if not nulls.any():
         return _plain(array)
-    found = np.full(len(array), _NULL, dtype=np.uint64)
-    found[~nulls] = _plain(array.drop_null())
-    return found
+    values = np.full(len(array), _NULL, dtype=np.uint64)
+    values[~nulls] = _plain(array.drop_null())
+    return values
 
 
 def _plain(array: pa.Array) -> np.ndarray:
@@ -81,6 +81,6 @@ def _joined(members: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     lengths = lengths.astype(np.int64)
     starts = np.cumsum(lengths) - lengths
     places = (np.arange(len(members)) - np.repeat(starts, lengths)).astype(np.uint64)
-    weighed = _mixed(members * _STEP ^ _mixed(places + _U(1)))
-    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weighed, dtype=np.uint64)])
+    weighted = _mixed(members * _STEP ^ _mixed(places + _U(1)))
+    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weighted, dtype=np.uint64)])
     return _mixed(sums[starts + lengths] - sums[starts] ^ lengths.astype(np.uint64))

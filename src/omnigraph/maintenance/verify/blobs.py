@@ -1,8 +1,8 @@
-"""Blobs: the bytes that rows refer to are there. One task per group of fragments.
+"""Blobs: the bytes that rows refer to exist. One task per group of fragments.
 
-Small blobs lie in the data file, larger ones in files beside it. Every row's reference is compared with what lies
-there: only these say which files a table needs, and how long they are. The bytes themselves are read of some rows, with
-`full` of all, with `quick` of none.
+Small blobs lie in the data file, larger ones in files beside it. Every row's reference is compared with the
+stored files: only references define which files a table needs, and how long they are. The bytes are read of some rows,
+with `full` of all, with `quick` of none.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow as pa
 from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.verify.findings import Finding
-from omnigraph.maintenance.verify.scope import Depth, Line, line_json, line_of, place_of
-from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, tried
+from omnigraph.maintenance.verify.scope import Depth, Line, line_json, line_of, location_of
+from omnigraph.maintenance.verify.tables import finding_json, grouped, line_finding, opened, tried
 from omnigraph.storage.files.blob_values import ALONE, PACKED, is_elsewhere
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects.listing import listed
@@ -33,28 +33,34 @@ def blob_columns(t: EntityType) -> list[str]:
 
 
 def blob_tasks(
-    place: Mapping[str, Any], lines: Sequence[Line], facts: Mapping[str, Any], *, read: Depth, seed: int
+    location_body: Mapping[str, Any], lines: Sequence[Line], facts: Mapping[str, Any], *, read: Depth, seed: int
 ) -> list[dict[str, Any]]:
     """`read` says of how many rows the bytes are read."""
     return [
-        {"place": place, "line": line_json(line), "fragments": group, "read": _depth(line, facts, read), "seed": seed}
+        {
+            "place": location_body,
+            "line": line_json(line),
+            "fragments": group,
+            "read": _depth(line, facts, read),
+            "seed": seed,
+        }
         for line in lines
-        if blob_columns(line.type) and facts.get(line.at, {}).get("whole")
-        for group in grouped(facts[line.at]["fragments"])
+        if blob_columns(line.type) and facts.get(line.version_id, {}).get("whole")
+        for group in grouped(facts[line.version_id]["fragments"])
     ]
 
 
 def _depth(line: Line, facts: Mapping[str, Any], read: Depth) -> Depth:
-    """Bytes are read by a filter, which a table may refuse for another reason that is told of it."""
-    return read if facts[line.at]["filters"] else "none"
+    """Bytes are read by a filter, which a table may refuse for a reason that is reported elsewhere."""
+    return read if facts[line.version_id]["filters"] else "none"
 
 
 def check_blobs(task: Mapping[str, Any]) -> dict[str, Any]:
-    location, line = place_of(task["place"]), line_of(task["line"])
-    done = 0
+    location, line = location_of(task["place"]), line_of(task["line"])
+    blobs_done = 0
 
     def work() -> list[Finding]:
-        nonlocal done
+        nonlocal blobs_done
         table = opened(location, line)
         findings: list[Finding] = []
         sidecars = _Sidecars(location)
@@ -62,21 +68,21 @@ def check_blobs(task: Mapping[str, Any]) -> dict[str, Any]:
             fragment = table.get_fragment(number)
             for column in blob_columns(line.type):
                 rows = table.scanner(columns=[column], fragments=[fragment], with_row_id=True).to_table()
-                held = rows.filter(rows.column(column).is_valid())
-                done += held.num_rows
-                missing = list(_missing(table, location, line, fragment, column, held, sidecars))
+                blobs = rows.filter(rows.column(column).is_valid())
+                blobs_done += blobs.num_rows
+                missing = list(_missing(table, location, line, fragment, column, blobs, sidecars))
                 if missing:
                     text = f"the bytes of {column} are not there"
-                    findings.append(tell("unreadable_blob", line, text, count=len(missing), examples=missing))
+                    findings.append(line_finding("unreadable_blob", line, text, count=len(missing), examples=missing))
                 elif task["read"] != "none":
-                    findings += _read(table, line, fragment, column, held, task)
+                    findings += _read(table, line, fragment, column, blobs, task)
         return findings
 
-    def told(why: str) -> Finding:
-        return tell("unreadable_blob", line, f"blobs of {line.pin.path} can't be read", examples=[why])
+    def as_finding(why: str) -> Finding:
+        return line_finding("unreadable_blob", line, f"blobs of {line.pin.path} can't be read", examples=[why])
 
-    findings = tried(location, work, told)
-    return {"findings": [finding_json(f) for f in findings], "blobs": done, "rows_done": done}
+    findings = tried(location, work, as_finding)
+    return {"findings": [finding_json(f) for f in findings], "blobs": blobs_done, "rows_done": blobs_done}
 
 
 class _Sidecars:
@@ -95,17 +101,17 @@ class _Sidecars:
 def _missing(
     table: Any, location: Location, line: Line, fragment: Any, column: str, rows: pa.Table, sidecars: _Sidecars
 ) -> Iterator[str]:
-    """References to files beside the data file that lead nowhere."""
+    """References to missing files beside the data file."""
     if rows.num_rows == 0:
         return
-    told = rows.column(column).combine_chunks()
-    if "kind" not in {told.type.field(i).name for i in range(told.type.num_fields)}:
+    descriptions = rows.column(column).combine_chunks()
+    if "kind" not in {descriptions.type.field(i).name for i in range(descriptions.type.num_fields)}:
         return  # an older form, whose bytes all lie in the data file
-    if is_elsewhere(told):
+    if is_elsewhere(descriptions):
         yield "a value is an address outside of the graph and not bytes"
         return
-    kinds, ends, ids = (np.asarray(told.field(n)).astype(np.int64) for n in ("kind", "position", "blob_id"))
-    ends = ends + np.asarray(told.field("size")).astype(np.int64)
+    kinds, ends, ids = (np.asarray(descriptions.field(n)).astype(np.int64) for n in ("kind", "position", "blob_id"))
+    ends = ends + np.asarray(descriptions.field("size")).astype(np.int64)
     beside = np.isin(kinds, (PACKED, ALONE))
     if not beside.any():
         return
@@ -147,11 +153,11 @@ def _read(
             columns=[column], filter=where, fragments=[fragment], with_row_id=True, blob_handling="all_binary"
         ).to_table()
         lengths = dict(zip(read.column("_rowid").to_pylist(), map(_length, read.column(column)), strict=True))
-        told = dict(zip(ids, (one["size"] for one in some.column(column).to_pylist()), strict=True))
-        wrong = [f"row {i}: {lengths.get(i)} bytes, not {size}" for i, size in told.items() if lengths.get(i) != size]
+        sizes = dict(zip(ids, (description["size"] for description in some.column(column).to_pylist()), strict=True))
+        wrong = [f"row {i}: {lengths.get(i)} bytes, not {size}" for i, size in sizes.items() if lengths.get(i) != size]
         if wrong:
             text = f"the bytes of {column} are not those that were written"
-            yield tell("unreadable_blob", line, text, count=len(wrong), examples=wrong)
+            yield line_finding("unreadable_blob", line, text, count=len(wrong), examples=wrong)
 
 
 def _length(value: pa.Scalar) -> int | None:

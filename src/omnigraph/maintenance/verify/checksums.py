@@ -1,15 +1,15 @@
-"""The checksums task: bytes of files against what the records of commits say of them.
+"""The checksums task: compare the bytes of files with the checksums in the records of commits.
 
 1. collect   the driver has every record and every row of checksums (`storage/files/checksums.py`)
-2. choose    of each version that is looked at: its own file, before Lance opens it (files.py), and its deletion files,
+2. choose    of each checked version: its own file, before Lance opens it (files.py), and its deletion files,
              which are small; its data files, blobs and index files as well, with `full` of all versions, with `quick`
              of none, otherwise of the smallest ones, up to SMALL_BYTES_MAX together. Each file once, however many
              branches have it
 3. compare   tasks read files, a bounded number of bytes each, a chunk at a time
 
-A file without a record is counted as `unchecked`, and only its footer is looked at. One that is not there is told by
-the files task. A table whose data is damaged is not read further: what its rows and indices would say is not what was
-written, and damaged bytes make Lance fail in any way. Versions of which files were not compared are read with more care
+A file without a record is counted as `unchecked`, and only its footer is checked. A missing one is reported by the
+files task. A table whose data is damaged is not read further: its rows and indices are not what was written, and
+damaged bytes make Lance fail in any way. Versions of which files were not compared are read in child processes
 (isolated.py).
 """
 
@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from omnigraph.errors import StorageError
-from omnigraph.maintenance.verify.findings import AUTHORITY, INDEX, Finding, found
+from omnigraph.maintenance.verify.findings import INDEX, MANIFEST_FILE, Finding, make_finding
 from omnigraph.maintenance.verify.reading import read
-from omnigraph.maintenance.verify.scope import Depth, Line, place_of
+from omnigraph.maintenance.verify.scope import Depth, Line, location_of
 from omnigraph.maintenance.verify.tables import finding_json
 from omnigraph.storage import durability
 from omnigraph.storage.files.checksums import ENTRY_BYTES, KEY_BYTES, crc_of, key_of
@@ -40,13 +40,13 @@ from omnigraph.storage.objects.control_objects import open_store
 
 TASK_BYTES_MAX = 256 << 20
 SMALL_BYTES_MAX = 64 << 20
-"""What is compared takes a fraction of the time in which a child process begins."""
+"""Comparing this much takes a fraction of the time in which a child process starts."""
 DELETION, DATA, BLOB = "deletion file", "data file", "blob"
 
 
 @dataclass(frozen=True)
 class Checksums:
-    """What records say of files. Several CRCs of one path are alternatives: digests may collide, and `relocate`
+    """Recorded checksums of files. Several CRCs of one path are alternatives: digests may collide, and `relocate`
     rewrites versions.
     """
 
@@ -61,10 +61,10 @@ class Checksums:
         numbers = np.frombuffer(bytes(raw), dtype=np.uint8).reshape(-1, ENTRY_BYTES)
         keys = np.zeros((len(numbers), 8), dtype=np.uint8)
         keys[:, :KEY_BYTES] = numbers[:, :KEY_BYTES]
-        found = np.empty(len(numbers), dtype=[("path", "<u8"), ("crc", "<u4")])
-        found["path"] = keys.view("<u8").reshape(-1)
-        found["crc"] = np.ascontiguousarray(numbers[:, KEY_BYTES:]).view("<u4").reshape(-1)
-        return Checksums(found[np.argsort(found["path"], kind="stable")])
+        sums = np.empty(len(numbers), dtype=[("path", "<u8"), ("crc", "<u4")])
+        sums["path"] = keys.view("<u8").reshape(-1)
+        sums["crc"] = np.ascontiguousarray(numbers[:, KEY_BYTES:]).view("<u4").reshape(-1)
+        return Checksums(sums[np.argsort(sums["path"], kind="stable")])
 
     def expected(self, path: str) -> list[int]:
         """The CRCs that a file, by its path in the graph, may have; none if it has no record."""
@@ -82,7 +82,7 @@ NO_CHECKSUMS = Checksums.of(())
 @dataclass(frozen=True)
 class Chosen:
     """The tasks, and how many files they compare and how many, of how many bytes, have nothing to be compared with.
-    `complete` are the versions (`Line.at`) of which every file is compared.
+    `complete` are the versions (`Line.version_id`) of which every file is compared.
     """
 
     tasks: list[dict[str, Any]]
@@ -93,7 +93,7 @@ class Chosen:
 
 
 def checksum_tasks(
-    place: Mapping[str, Any],
+    location_body: Mapping[str, Any],
     lines: Sequence[Line],
     facts: Mapping[str, Any],
     checksums: Checksums,
@@ -108,9 +108,9 @@ def checksum_tasks(
     for line in lines:
         files: list[list[Any]] = []
         size_bytes = 0
-        for name, size, what in facts.get(line.at, {}).get("files", ()):
+        for name, size, what in facts.get(line.version_id, {}).get("files", ()):
             path = f"{line.pin.root}/{name}"
-            if path in seen or (what != DELETION and line.at not in whole):
+            if path in seen or (what != DELETION and line.version_id not in whole):
                 continue
             seen.add(path)
             expected = checksums.expected(path)
@@ -119,36 +119,40 @@ def checksum_tasks(
             checked += bool(expected)
             unchecked += not expected
             unchecked_bytes += 0 if expected else size
-            if not expected and what != DELETION and not (place["local"] and name.endswith(FOOTED_SUFFIXES)):
+            if not expected and what != DELETION and not (location_body["local"] and name.endswith(FOOTED_SUFFIXES)):
                 continue
             if files and size_bytes + size > TASK_BYTES_MAX:
-                tasks.append(_task(place, line, files, size_bytes))
+                tasks.append(_task(location_body, line, files, size_bytes))
                 files, size_bytes = [], 0
             files.append([path, what, expected])
             size_bytes += size
         if files:
-            tasks.append(_task(place, line, files, size_bytes))
+            tasks.append(_task(location_body, line, files, size_bytes))
     complete = frozenset(
-        line.at for line in lines if line.at in whole and unsummed.isdisjoint(_paths(line, facts)) and line.at in facts
+        line.version_id
+        for line in lines
+        if line.version_id in whole and unsummed.isdisjoint(_paths(line, facts)) and line.version_id in facts
     )
     return Chosen(tasks, checked, unchecked, unchecked_bytes, complete)
 
 
 def _paths(line: Line, facts: Mapping[str, Any]) -> Iterator[str]:
-    return (f"{line.pin.root}/{name}" for name, _, _ in facts.get(line.at, {}).get("files", ()))
+    return (f"{line.pin.root}/{name}" for name, _, _ in facts.get(line.version_id, {}).get("files", ()))
 
 
 def _smallest(lines: Sequence[Line], facts: Mapping[str, Any], *, size_max_bytes: int) -> set[str]:
-    """The versions, from the smallest on, whose files have so many bytes together at the most."""
-    sizes = {line.at: sum(size for _, size, _ in facts.get(line.at, {}).get("files", ())) for line in lines}
-    ascending = sorted(sizes, key=lambda at: sizes[at])
-    totals = accumulate(sizes[at] for at in ascending)
-    return {at for at, total in zip(ascending, totals, strict=True) if total <= size_max_bytes}
+    """The smallest versions whose files have at most this many bytes together."""
+    sizes = {
+        line.version_id: sum(size for _, size, _ in facts.get(line.version_id, {}).get("files", ())) for line in lines
+    }
+    ascending = sorted(sizes, key=lambda version_id: sizes[version_id])
+    totals = accumulate(sizes[version_id] for version_id in ascending)
+    return {version_id for version_id, total in zip(ascending, totals, strict=True) if total <= size_max_bytes}
 
 
-def _task(place: Mapping[str, Any], line: Line, files: list[list[Any]], size_bytes: int) -> dict[str, Any]:
-    about = {"table": line.type.key, "branch": line.branch, "is_base": line.is_base, "at": line.at}
-    return {"place": place, **about, "files": files, "bytes": size_bytes}
+def _task(location_body: Mapping[str, Any], line: Line, files: list[list[Any]], size_bytes: int) -> dict[str, Any]:
+    fields = {"table": line.type.key, "branch": line.branch, "is_base": line.is_base, "at": line.version_id}
+    return {"place": location_body, **fields, "files": files, "bytes": size_bytes}
 
 
 def version_file(line: Line) -> str:
@@ -157,39 +161,41 @@ def version_file(line: Line) -> str:
 
 
 def version_crcs(lines: Iterable[Line], checksums: Checksums) -> dict[str, list[int]]:
-    """What the versions' own files may hold; nothing for one without a record."""
-    known = {line.at: checksums.expected(version_file(line)) for line in lines}
-    return {at: expected for at, expected in known.items() if expected}
+    """The CRCs that the versions' own files may have; none for one without a record."""
+    crcs = {line.version_id: checksums.expected(version_file(line)) for line in lines}
+    return {version_id: expected for version_id, expected in crcs.items() if expected}
 
 
 def check_manifest_files(manifest: Manifest, checksums: Checksums) -> Iterator[Finding]:
-    """The files of the manifest's rows. They are few: rows are merged as they come."""
+    """The files of the manifest's rows. They are few: rows are compacted as they are written."""
     names = [f"{MANIFEST}/data/{f.path}" for part in manifest.table().get_fragments() for f in part.metadata.files]
     expected = {name: checksums.expected(name) for name in names}
-    told = (damage(manifest.location, name, crcs) for name, crcs in expected.items() if crcs)
-    damaged = [text for text in told if text is not None]
+    damages = (damage(manifest.location, name, crcs) for name, crcs in expected.items() if crcs)
+    damaged = [text for text in damages if text is not None]
     if damaged:
         text = "files of the manifest's rows do not hold what was written"
-        yield found("checksum_mismatch", text, table=MANIFEST, count=len(damaged), examples=damaged, cause=AUTHORITY)
+        yield make_finding(
+            "checksum_mismatch", text, table=MANIFEST, count=len(damaged), examples=damaged, cause=MANIFEST_FILE
+        )
 
 
 # ---- the task --------------------------------------------------------------------------------------------------------
 
 
 def check_checksums(task: Mapping[str, Any]) -> dict[str, Any]:
-    location = place_of(task["place"])
+    location = location_of(task["place"])
     damaged: dict[str, list[str]] = {}
     for path, what, expected in task["files"]:
-        told = damage(location, path, expected)
-        if told is not None:
-            damaged.setdefault(what, []).append(told)
+        detail = damage(location, path, expected)
+        if detail is not None:
+            damaged.setdefault(what, []).append(detail)
     findings = [_finding(task, what, files) for what, files in damaged.items()]
     return {"findings": [finding_json(f) for f in findings], "broken": sorted(damaged), "bytes_done": task["bytes"]}
 
 
 def damage(location: Location, path: str, expected: Sequence[int]) -> str | None:
-    """What is wrong with a file of the graph; None if nothing is, or if it is not there. Without a checksum a deletion
-    file must be whole at least, and a data or index file on a local disk have a footer.
+    """What is wrong with a file of the graph; None if nothing is, or if it is missing. Without a checksum a deletion
+    file must at least be complete, and a data or index file on a local disk have a footer.
     """
     try:
         if not expected and path.endswith(FOOTED_SUFFIXES):
@@ -209,7 +215,7 @@ def damage(location: Location, path: str, expected: Sequence[int]) -> str | None
 def _finding(task: Mapping[str, Any], what: str, files: list[str]) -> Finding:
     text = f"files of {task['at'].partition('@')[0]} do not hold what was written ({what})"
     cause = INDEX if is_index(what) and not task["is_base"] else None
-    return found(
+    return make_finding(
         "checksum_mismatch",
         text,
         table=task["table"],
@@ -225,7 +231,7 @@ def is_index(what: str) -> bool:
 
 
 def _crc(location: Location, path: str) -> int | None:
-    """None if the file is not there."""
+    """None if the file does not exist."""
     if location.is_local:
         full_path = location.join(path)
         return crc_of(full_path) if os.path.exists(full_path) else None

@@ -1,7 +1,7 @@
-"""What verify finds: stable codes, each with a severity and the way to mend it; the whole as one result.
+"""Findings of verify: stable codes, each with a severity and a remedy; and the result.
 
-A finding gathers everything of one kind in one place (a table, a branch, an index): `count` says how much there is,
-`examples` names the first few. Its remedy is a command that can be pasted: with the graph's address, table and branch.
+A finding combines everything of one kind about one table, branch or index: `count` is how much there is, `examples`
+names the first few. Its remedy is a complete command with the graph's address, table and branch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 class Code:
     """`means` is for the docs; `remedy` names {uri}, {branch}, {table} and {type} of the finding.
 
-    `special` are other remedies, for causes that the code alone does not tell.
+    `special` are other remedies, for causes that the code alone does not determine.
     """
 
     severity: Severity
@@ -59,8 +59,8 @@ _INDEX_OF_DAMAGED = (
 )
 _MANIFEST_BACK = "Put the files of `__manifest` back from a copy of the store, and run `omnigraph verify {uri}` again."
 INDEX = "index"
-"""A file of an index, which can be made again from the rows."""
-AUTHORITY = "authority"
+"""A file of an index, which can be built again from the rows."""
+MANIFEST_FILE = "authority"
 """A file of the manifest."""
 FOREIGN = "foreign"
 """A file where omnigraph puts none."""
@@ -113,7 +113,7 @@ CODES: Mapping[str, Code] = {
         "error",
         "a file does not hold the bytes that were written",
         _DAMAGED,
-        {INDEX: _REINDEX, AUTHORITY: _MANIFEST_BACK},
+        {INDEX: _REINDEX, MANIFEST_FILE: _MANIFEST_BACK},
     ),
     "unreadable_data": Code("error", "rows can't be read, although their files have the right size", _LOST),
     "wrong_rows": Code(
@@ -239,7 +239,7 @@ CODES: Mapping[str, Code] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """`table` and `branch` are None where the finding is about the graph. `remedy` names the command that mends it."""
+    """`table` and `branch` are None if the finding is about the graph. `remedy` names the command that repairs it."""
 
     code: str
     severity: Severity
@@ -250,7 +250,7 @@ class Finding:
     count: int = 1
     examples: tuple[str, ...] = ()
     version: tuple[str, int] | None = None
-    """The folder and version that was looked at; not part of the JSON."""
+    """The checked folder and version; not part of the JSON."""
     cause: str | None = None
     """Which of the special remedies of its code it needs; not part of the JSON."""
 
@@ -259,7 +259,7 @@ class Finding:
         return {**body, "examples": list(self.examples)}
 
 
-def found(
+def make_finding(
     code: str,
     message: str,
     *,
@@ -295,38 +295,40 @@ def _is_data_damage(finding: Finding) -> bool:
 
 
 def remedied(finding: Finding, uri: str, *, damaged: Set[str | None] = frozenset()) -> Finding:
-    """The finding with the way to mend it, for the graph at this address. `damaged` are tables with damaged data."""
-    known = CODES[finding.code]
-    text = known.remedy if finding.cause is None else known.special[finding.cause]
+    """The finding with its remedy, for the graph at this address. `damaged` are tables with damaged data."""
+    about = CODES[finding.code]
+    text = about.remedy if finding.cause is None else about.special[finding.cause]
     if finding.table in damaged and text in (_REINDEX, _INDEX_FILES):
         text = _INDEX_OF_DAMAGED
-    told = text.format(
+    remedy = text.format(
         uri=shlex.quote(uri),
         branch=shlex.quote(finding.branch or "main"),
         table=shlex.quote(finding.table or ""),
         type=shlex.quote((finding.table or "").partition(":")[2]),
     )
-    return replace(finding, remedy=told)
+    return replace(finding, remedy=remedy)
 
 
 def gathered(findings: Iterable[Finding], *, uri: str) -> tuple[Finding, ...]:
-    """Findings that say the same of the same place as one, with counts added up and what mends them; errors first."""
+    """Equal findings about the same subject combined, with counts added up and remedies; errors first."""
     groups: dict[tuple[Any, ...], Finding] = {}
-    for one in findings:
-        key = (one.code, one.table, one.branch, one.message, one.cause)
-        known = groups.get(key)
-        if known is not None:
-            examples = tuple(dict.fromkeys((*known.examples, *one.examples)))[:EXAMPLES_MAX]
-            one = replace(known, count=known.count + one.count, examples=examples)
-        groups[key] = one
-    damaged = {one.table for one in groups.values() if _is_data_damage(one)}
-    told = [remedied(one, uri, damaged=damaged) for one in groups.values()]
-    return tuple(sorted(told, key=lambda f: (_ORDER[f.severity], f.code, f.table or "", f.branch or "", f.message)))
+    for finding in findings:
+        key = (finding.code, finding.table, finding.branch, finding.message, finding.cause)
+        previous = groups.get(key)
+        if previous is not None:
+            examples = tuple(dict.fromkeys((*previous.examples, *finding.examples)))[:EXAMPLES_MAX]
+            finding = replace(previous, count=previous.count + finding.count, examples=examples)
+        groups[key] = finding
+    damaged = {finding.table for finding in groups.values() if _is_data_damage(finding)}
+    remedied_findings = [remedied(finding, uri, damaged=damaged) for finding in groups.values()]
+    return tuple(
+        sorted(remedied_findings, key=lambda f: (_ORDER[f.severity], f.code, f.table or "", f.branch or "", f.message))
+    )
 
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """`checked` counts what was looked at. `ok`: no finding is an error."""
+    """`checked` counts what was checked. `ok`: no finding is an error."""
 
     checked: Mapping[str, int]
     findings: tuple[Finding, ...]

@@ -1,9 +1,8 @@
-"""Words: which rows an INVERTED index finds for a word, against the texts as they are.
+"""Full-text checks: which rows an INVERTED index returns for a word, compared with the stored texts.
 
-How a text falls into words is the tokenizer's business (case, stems, stop words), so the truth is asked of Lance too:
-the rows in question go into a small table in memory with an index of the same settings, and that one, fresh from the
-texts, says which of them hold the word. In question are the rows that the index returns and those whose text holds the
-word as it is written.
+The tokenizer decides how a text is split into words (case, stems, stop words), so the expected answer comes from Lance
+as well: candidate rows are put into a small table in memory with a new index of the same settings, which returns those
+that hold the word. Candidates are the rows that the index returns and those whose text contains the word literally.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import pyarrow as pa
 from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.rows import named_rows
 from omnigraph.maintenance.verify.scope import Line
-from omnigraph.maintenance.verify.tables import tell
+from omnigraph.maintenance.verify.tables import line_finding
 from omnigraph.storage.lance.scratch import memory_index
 from omnigraph.storage.lance.tables import name_of
 from omnigraph.storage.layout import Location
@@ -66,7 +65,7 @@ def _questions(table: Any, column: str, task: Mapping[str, Any]) -> Iterator[lis
 
 
 class _Asking:
-    """One index, asked for words."""
+    """Queries one index for words."""
 
     def __init__(self, location: Location, line: Line, table: Any, index: Mapping[str, Any], named: str) -> None:
         self._location = location
@@ -77,7 +76,7 @@ class _Asking:
         self._settings = next(d.details for d in table.describe_indices() if d.name == index["name"]) or {}
 
     def open(self) -> Iterator[int]:
-        """Texts without a word that could be asked for say nothing of answers; but the index must be readable."""
+        """Texts without a usable word show nothing about answers; but the index must be readable."""
         self._by_index(self._table, self._column, "omnigraph")
         yield 1
 
@@ -93,10 +92,10 @@ class _Asking:
         texts = _once(pa.concat_tables([texts, *(rows.select(texts.column_names) for rows in rare.values())]))
         if texts.num_rows == 0:
             return
-        truth = self._fresh(texts)
+        fresh_index = self._fresh(texts)
         for word, rows in rare.items():
             yield 1
-            right = set(self._by_index(truth, "text", word).column("row").to_pylist())
+            right = set(self._by_index(fresh_index, "text", word).column("row").to_pylist())
             yield from self._compare(word, rows.column("_rowid").to_pylist(), right)
 
     def _by_index(self, table: Any, column: str, word: str) -> pa.Table:
@@ -104,43 +103,42 @@ class _Asking:
 
         columns = ["row", "_score"] if column != self._column or table is not self._table else [column, "_score"]
         query = MatchQuery(word, column)
-        # Of the truth all is wanted: it is made of the rows of many words, and a word may be in more of them than one
-        # asks an index for.
-        most = ROWS_MAX + 1 if table is self._table else None
-        return table.scanner(columns=columns, full_text_query=query, with_row_id=True, limit=most).to_table()
+        # No limit for the fresh index: it has the rows of many words, and a word may be in more of them than the limit.
+        limit = ROWS_MAX + 1 if table is self._table else None
+        return table.scanner(columns=columns, full_text_query=query, with_row_id=True, limit=limit).to_table()
 
     def _written(self, words: Sequence[str]) -> pa.Table | None:
-        """Rows whose text holds one of the words as it is written, by a scan; None if they are too many."""
+        """Rows whose text contains one of the words literally, by a scan; None if they are too many."""
         name = f"lower({name_of(self._column)})"
         where = " OR ".join(f"contains({name}, {quote(word)})" for word in words)
         scanner = self._table.scanner(
             columns=[self._column], filter=where, with_row_id=True, limit=ROWS_MAX + 1, use_scalar_index=False
         )
-        found = scanner.to_table()
-        return None if found.num_rows > ROWS_MAX else found
+        rows = scanner.to_table()
+        return None if rows.num_rows > ROWS_MAX else rows
 
     def _fresh(self, rows: pa.Table) -> Any:
-        """An index with the same settings, made from these texts as they are now; `row` is the row's id."""
+        """An index with the same settings, built from the current texts; `row` is the row's id."""
         kept = {name: self._settings[name] for name in _SETTINGS if self._settings.get(name) is not None}
         texts = pa.table({"row": rows.column("_rowid"), "text": rows.column(self._column)})
         return memory_index(texts, "text", "INVERTED", **kept)
 
-    def _compare(self, word: str, found: list[int], right: set[int]) -> Iterator[Finding]:
+    def _compare(self, word: str, row_ids: list[int], right: set[int]) -> Iterator[Finding]:
         for code, rows, text in (
-            ("index_stale", set(found) - right, "finds rows by words that they do not hold"),
-            ("index_wrong_answer", right - set(found), "does not find rows that hold a word"),
+            ("index_stale", set(row_ids) - right, "finds rows by words that they do not hold"),
+            ("index_wrong_answer", right - set(row_ids), "does not find rows that hold a word"),
         ):
             if rows:
                 named = named_rows(self._location, self._line, sorted(rows)[:3], ("id",))
-                examples = [f"{word}: {one}" for one in named]
-                yield tell(code, self._line, f"{self._named} {text}", count=len(rows), examples=examples)
-        doubled = len(found) - len(set(found))
+                examples = [f"{word}: {name}" for name in named]
+                yield line_finding(code, self._line, f"{self._named} {text}", count=len(rows), examples=examples)
+        doubled = len(row_ids) - len(set(row_ids))
         if doubled:
             text = f"{self._named} returns rows more than once"
-            yield tell("index_stale", self._line, text, count=doubled, examples=[word])
+            yield line_finding("index_stale", self._line, text, count=doubled, examples=[word])
 
 
 def _once(rows: pa.Table) -> pa.Table:
-    """Each row once, known by its id."""
-    first = {row: place for place, row in reversed(list(enumerate(rows.column("_rowid").to_pylist())))}
+    """Each row once, by its id."""
+    first = {row: position for position, row in reversed(list(enumerate(rows.column("_rowid").to_pylist())))}
     return rows.take(pa.array(sorted(first.values()), pa.int64()))

@@ -1,16 +1,16 @@
-"""Index tasks: what an index answers against what a full scan answers, on one published version.
+"""Index tasks: compare the answers of an index with those of a full scan, on one published version.
 
-    BTREE       equality, and ranges between values that are there
+    BTREE       equality, and ranges between stored values
     BITMAP      equality
     LABEL_LIST  lists that hold a label
-    INVERTED    rows that hold a word, as the index's own tokenizer sees it (words.py)
-    IVF_*       the vectors of rows that are there find themselves, distances are those of the stored vectors, and no
+    INVERTED    rows that hold a word, by the index's own tokenizer (fulltext_checks.py)
+    IVF_*       the vectors of stored rows find themselves, distances are those of the stored vectors, and no
                 answer is short (vectors.py)
 
-A sample asks about some values that the table holds, by the index and by a scan, and compares the rows of some
-fragments, of a small table of all. With `full` every value of every row is asked for, one group of fragments per task.
-Values are asked for in groups, and ranges cover all that can be stored, so an entry under an old value shows as a row
-too many. Rows that an index does not cover are found by Lance without it, so a lag is no wrong answer.
+A sample queries some stored values, by the index and by a scan, and compares the rows of some fragments, of a small
+table of all. With `full` every value of every row is queried, one group of fragments per task. Values are queried in
+groups, and ranges cover all that can be stored, so an entry under an old value shows as an extra row. Lance finds
+uncovered rows without the index, so missing coverage is no wrong answer.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from omnigraph.maintenance.verify.findings import EXAMPLES_MAX, Finding
 from omnigraph.maintenance.verify.fulltext_checks import check_words
 from omnigraph.maintenance.verify.reading import read, reason
 from omnigraph.maintenance.verify.rows import named_rows
-from omnigraph.maintenance.verify.scope import Line, line_json, line_of, place_of
-from omnigraph.maintenance.verify.tables import finding_json, grouped, opened, tell, unreadable
+from omnigraph.maintenance.verify.scope import Line, line_json, line_of, location_of
+from omnigraph.maintenance.verify.tables import finding_json, grouped, line_finding, opened, unreadable
 from omnigraph.maintenance.verify.vectors import check_vectors
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.lance.filters import kind_of, literal
@@ -39,35 +39,35 @@ from omnigraph.storage.layout import Location
 SAMPLE_VALUES = 32
 SAMPLE_FRAGMENTS = 8
 SAMPLE_ROWS = 1_000_000
-"""Answers are compared within fragments of about so many rows: memory must not follow the table."""
+"""Answers are compared within fragments of about this many rows: memory must not grow with the table."""
 SAMPLE_PARTS = 4
 PARTS = 16
 BATCH_VALUES = 200
 FULL_TURNS = 2
-"""With `full` every value is asked for in two groups of different neighbours."""
-TOGETHER = ("INVERTED", "IVF")
+"""With `full` every value is queried in two groups with different neighbours."""
+WHOLE_TABLE_KINDS = ("INVERTED", "IVF")
 """Kinds that answer over the whole table only: one task each, also with `full`."""
 
 Filter = Callable[[Sequence[str]], str]
 
 
 def index_tasks(
-    place: Mapping[str, Any], lines: Sequence[Line], facts: Mapping[str, Any], *, full: bool, seed: int
+    location_body: Mapping[str, Any], lines: Sequence[Line], facts: Mapping[str, Any], *, full: bool, seed: int
 ) -> list[dict[str, Any]]:
     """One task per index; with `full`, one per index and group of fragments where the kind allows it."""
     tasks = []
     for line in lines:
-        fact = facts.get(line.at, {})
+        fact = facts.get(line.version_id, {})
         for index in fact.get("indices", ()):
-            body = {"place": place, "line": line_json(line), "index": index, "full": full, "seed": seed}
-            split = full and not str(index["kind"]).startswith(TOGETHER)
+            body = {"place": location_body, "line": line_json(line), "index": index, "full": full, "seed": seed}
+            split = full and not str(index["kind"]).startswith(WHOLE_TABLE_KINDS)
             groups: list[list[int] | None] = list(grouped(fact["fragments"])) if split else [None]
             tasks += [{**body, "fragments": group} for group in groups]
     return tasks
 
 
 def check_index(task: Mapping[str, Any]) -> dict[str, Any]:
-    location, line, index = place_of(task["place"]), line_of(task["line"]), task["index"]
+    location, line, index = location_of(task["place"]), line_of(task["line"]), task["index"]
     asked = 0
     findings: list[Finding] = []
 
@@ -88,12 +88,14 @@ def check_index(task: Mapping[str, Any]) -> dict[str, Any]:
         except StorageError as error:
             findings.append(_broken(location, line, task, reason(error)))
     except lance_api.TableMissing:
-        findings.append(tell("version_missing", line, f"version {line.pin.version} of {line.pin.path} is not there"))
+        findings.append(
+            line_finding("version_missing", line, f"version {line.pin.version} of {line.pin.path} is not there")
+        )
     return {"findings": [finding_json(f) for f in findings], "asked": asked, "rows_done": 0}
 
 
 def _broken(location: Location, line: Line, task: Mapping[str, Any], why: str) -> Finding:
-    """A question failed: the index is to blame only if its column can be read without it."""
+    """A query failed: the index is the cause only if its column can be read without it."""
     column, chosen = task["index"]["column"], task["fragments"]
 
     def scan() -> None:
@@ -106,7 +108,7 @@ def _broken(location: Location, line: Line, task: Mapping[str, Any], why: str) -
         read(location, f"reading {column}", scan)
     except StorageError as error:
         return unreadable(line, f"{column}: {reason(error)}")
-    return tell("index_unreadable", line, f"{_named(task['index'])} can't be asked", examples=[why])
+    return line_finding("index_unreadable", line, f"{_named(task['index'])} can't be asked", examples=[why])
 
 
 def _named(index: Mapping[str, Any]) -> str:
@@ -114,7 +116,7 @@ def _named(index: Mapping[str, Any]) -> str:
 
 
 def _checked(location: Location, line: Line, table: Any, task: Mapping[str, Any]) -> Iterator[Finding | int]:
-    """Findings, and numbers of questions asked, as they come."""
+    """Findings, and numbers of queries, in the order in which they occur."""
     kind = str(task["index"]["kind"])
     if kind.startswith("IVF"):
         yield from check_vectors(line, table, task, named=_named(task["index"]))
@@ -151,7 +153,7 @@ def _check_values(location: Location, line: Line, table: Any, task: Mapping[str,
 
 
 def _parts(values: Sequence[str], count: int, chance: random.Random) -> Iterator[list[str]]:
-    """The values in so many groups, by chance: an entry under an old value shows where the new one is not asked for."""
+    """The values in this many random groups: an entry under an old value shows in a group without the new one."""
     mixed = chance.sample(list(values), len(values))
     size = max(1, -(-len(mixed) // count))
     for start in range(0, len(mixed), size):
@@ -159,7 +161,7 @@ def _parts(values: Sequence[str], count: int, chance: random.Random) -> Iterator
 
 
 def _ranges(column: str, values: Sequence[str], count: int) -> Iterator[str]:
-    """Ranges that cover everything, cut at some of the sorted values: also entries under values that are gone."""
+    """Ranges that cover everything, cut at some of the sorted values: also entries under removed values."""
     name = name_of(column)
     step = max(1, len(values) // count)
     cuts = values[step::step]
@@ -186,14 +188,14 @@ def _compare(
         if len(rows):
             first = rows[:EXAMPLES_MAX].to_pylist()
             examples = named_rows(location, line, first, ("id", index["column"])) or [f"row {i}" for i in first]
-            yield tell(code, line, f"{_named(index)} {text}", count=len(rows), examples=examples)
+            yield line_finding(code, line, f"{_named(index)} {text}", count=len(rows), examples=examples)
 
 
 def _row_ids(table: Any, column: str, where: str, fragments: list[Any], use_index: bool) -> pa.Array:
-    # The column is not read where the index answers: what it says is taken as it is, as a query takes it.
+    # The column is not read if the index answers: its answer is used as it is, as in a query.
     scanner = table.scanner(columns=[], filter=where, fragments=fragments, with_row_id=True, use_scalar_index=use_index)
-    found = scanner.to_table().column("_rowid").combine_chunks()
-    return found.take(pc.array_sort_indices(found))
+    row_ids = scanner.to_table().column("_rowid").combine_chunks()
+    return row_ids.take(pc.array_sort_indices(row_ids))
 
 
 def _ask_values(column: str) -> Filter:
@@ -209,8 +211,8 @@ def _literals(line: Line, column: str, values: pa.Array, is_list: bool) -> list[
     p = line.type.by_name.get(column)
     kind = str(p.type.item) if is_list and p is not None else kind_of(line.type, column)
     different = pc.unique(values).drop_null()
-    found = (literal(kind, value) for value in different.take(pc.array_sort_indices(different)).to_pylist())
-    return [text for text in found if text is not None]
+    literals = (literal(kind, value) for value in different.take(pc.array_sort_indices(different)).to_pylist())
+    return [text for text in literals if text is not None]
 
 
 def _flat(batch: Any, column: str, is_list: bool) -> pa.Array:
@@ -235,14 +237,14 @@ def _some_values(
     line: Line, table: Any, column: str, fragments: list[Any], is_list: bool, chance: random.Random
 ) -> list[str]:
     """Values of rows spread over these fragments."""
-    found = []
+    parts = []
     for fragment in chance.sample(fragments, min(len(fragments), SAMPLE_FRAGMENTS)):
         offset = chance.randrange(max(1, fragment.count_rows() - SAMPLE_VALUES + 1))
         scanner = table.scanner(columns=[column], fragments=[fragment], offset=offset, limit=SAMPLE_VALUES)
-        found.append(_flat(scanner.to_table(), column, is_list))
-    if not found:
+        parts.append(_flat(scanner.to_table(), column, is_list))
+    if not parts:
         return []
-    values = _literals(line, column, pa.concat_arrays(found), is_list)
+    values = _literals(line, column, pa.concat_arrays(parts), is_list)
     kept = set(chance.sample(values, min(len(values), SAMPLE_VALUES)))
     return [value for value in values if value in kept]
 

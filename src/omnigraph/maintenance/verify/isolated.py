@@ -1,18 +1,18 @@
-"""Tasks that read what may be damaged run in a process of their own.
+"""Tasks that read possibly damaged files run in a child process.
 
-Damaged bytes make Lance fail in any way. Most are errors; a length that asks for terabytes ends the process, and others
-could keep it busy for ever. So files are compared with their checksums first, and the footers of those without one are
-looked at (`checksums`): what is damaged is told, and not read. If not every file of a version was compared, tasks on
+Damaged bytes make Lance fail in any way. Most failures are errors; a length of terabytes ends the process, and others
+could make it loop. So files are compared with their checksums first, and the footers of those without one are checked
+(`checksums`): damaged files are reported, and not read. If not every file of a version was compared, tasks on
 its rows and indices run in a child (`worker`), provided that the run is full, or the table so large that starting one
 takes no time beside it:
 
-1. ask     the child gets the task and has TASK_MAX_S for it. Children are kept for the next task
+1. run     the child gets the task and has TASK_MAX_S for it. Children are reused for the next task
 2. died    if it ends without an answer, or is stopped at that limit, that is a finding of the table. Of several
-           fragments the first that ends a child again is looked for by halves, and its files are named
-3. blame   of an index its column is read without it: if that ends the child too, rows are damaged, and not the index
+           fragments the first that ends a child again is found by bisection, and its files are named
+3. cause   of an index its column is read without it: if that ends the child too, rows are damaged, and not the index
 
-The same where Spark runs the tasks: each of its workers has a child. If no child can be started a task runs where it
-is. A crash of this process closes the input of its children, which ends them.
+The same where Spark runs the tasks: each of its workers has a child. If no child can be started a task runs in
+this process. A crash of this process closes the input of its children, which ends them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from typing import Any
 import orjson
 
 from omnigraph.maintenance.verify.findings import Finding
-from omnigraph.maintenance.verify.scope import Line, line_of, place_of
-from omnigraph.maintenance.verify.tables import finding_json, opened, tell
+from omnigraph.maintenance.verify.scope import Line, line_of, location_of
+from omnigraph.maintenance.verify.tables import finding_json, line_finding, opened
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.tasks.runner import Runner, TaskFunction, result_of, task_function, task_name
 
@@ -53,9 +53,9 @@ class CarefulRunner:
 
     inner: Runner
     trusted: Collection[str]
-    """`Line.at` of those whose files have all been compared with their checksums."""
+    """`Line.version_id` of those whose files have all been compared with their checksums."""
     sizes: Mapping[str, int]
-    """Bytes of data by `Line.at`."""
+    """Bytes of data by `Line.version_id`."""
     is_full: bool
 
     @property
@@ -84,15 +84,15 @@ class CarefulRunner:
         if "line" not in task:
             return False
         pin = Pin.from_json(*task["line"]["pin"])
-        at = f"{pin.path}@{pin.version}"
-        return at not in self.trusted and (self.is_full or self.sizes.get(at, 0) > LARGE_BYTES)
+        version_id = f"{pin.path}@{pin.version}"
+        return version_id not in self.trusted and (self.is_full or self.sizes.get(version_id, 0) > LARGE_BYTES)
 
 
 # ---- where the task is -----------------------------------------------------------------------------------------------
 
 
 class Died(Exception):
-    """The child ended, or had to be ended, without an answer."""
+    """The child ended, or had to be stopped, without an answer."""
 
 
 @dataclass
@@ -123,7 +123,7 @@ class _Child:
             self._process.stdin.flush()
             return self._answer(time.monotonic() + TASK_MAX_S)
         except BrokenPipeError as error:
-            raise Died(self._last_words()) from error
+            raise Died(self._last_output()) from error
 
     def _answer(self, deadline_s: float) -> bytes:
         assert self._process.stdout is not None
@@ -134,17 +134,17 @@ class _Child:
                 raise Died(f"it did not come to an end within {TASK_MAX_S:.0f} s")
             part = os.read(out, _CHUNK_BYTES)
             if not part:
-                raise Died(self._last_words())
+                raise Died(self._last_output())
             answer += part
         return answer
 
-    def _last_words(self) -> str:
+    def _last_output(self) -> str:
         code = self._process.wait()
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
         lines = self._log.read().decode(errors="replace").splitlines()
-        said = next((line.strip() for line in lines if "memory allocation" in line), lines[-1].strip() if lines else "")
+        text = next((line.strip() for line in lines if "memory allocation" in line), lines[-1].strip() if lines else "")
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"it ended the process ({ended}{': ' if said else ''}{said})"
+        return f"it ended the process ({ended}{': ' if text else ''}{text})"
 
     def end(self) -> None:
         self._process.kill()
@@ -176,11 +176,11 @@ def end_children() -> None:
 
 
 def ask_child(work: str, task: Mapping[str, Any]) -> Any:
-    """What the task gives in a child. Died if the child has ended over it."""
+    """The result of the task in a child. Died if the child has ended."""
     try:
         child = _taken()
     except OSError:
-        return task_function(work)(task)  # no process can be started: then there is only this one
+        return task_function(work)(task)  # no process can be started
     try:
         answer = child.ask(orjson.dumps({"work": work, "task": task}))
     except BaseException:
@@ -188,9 +188,9 @@ def ask_child(work: str, task: Mapping[str, Any]) -> Any:
         raise
     with _lock:
         _idle.setdefault(os.getpid(), []).append(child)
-    told = orjson.loads(answer)
-    if "exception" in told:
-        raise RuntimeError(told["exception"])
+    result = orjson.loads(answer)
+    if "exception" in result:
+        raise RuntimeError(result["exception"])
     return result_of(answer)
 
 
@@ -206,7 +206,7 @@ def perform_task(job: Mapping[str, Any]) -> Any:
         return {"findings": [finding], "sent": None, "rows_done": 0, "asked": 0, "blobs": 0}
 
 
-# ---- what a child died of --------------------------------------------------------------------------------------------
+# ---- why a child ended -----------------------------------------------------------------------------------------------
 
 
 def _finding(work: str, task: Mapping[str, Any], why: str) -> Finding:
@@ -221,12 +221,12 @@ def _finding(work: str, task: Mapping[str, Any], why: str) -> Finding:
             ask_child(task_name(read_column), {"place": task["place"], "line": task["line"], "column": column})
         except Died as died:
             return _unreadable(line, [f"{column}: {died}"])
-    return tell("index_unreadable", line, f"the index {name} can't be read", examples=[why])
+    return line_finding("index_unreadable", line, f"the index {name} can't be read", examples=[why])
 
 
 def _unreadable(line: Line, examples: list[str]) -> Finding:
     text = f"rows of {line.pin.path} at version {line.pin.version} can't be read"
-    return tell("unreadable_data", line, text, count=len(examples), examples=examples)
+    return line_finding("unreadable_data", line, text, count=len(examples), examples=examples)
 
 
 def _first_fatal(work: str, task: Mapping[str, Any]) -> int | None:
@@ -248,7 +248,7 @@ def _is_fatal(work: str, task: Mapping[str, Any]) -> bool:
 
 def _files_of(task: Mapping[str, Any], line: Line, fragment: int) -> list[str]:
     with suppress(Exception):  # the fragment is named without its files then
-        table = opened(place_of(task["place"]), line, reads_rows=False)
+        table = opened(location_of(task["place"]), line, reads_rows=False)
         return [
             f"{line.pin.root}/data/{file['path']}" for file in table.get_fragment(fragment).metadata.to_json()["files"]
         ]
@@ -256,10 +256,10 @@ def _files_of(task: Mapping[str, Any], line: Line, fragment: int) -> list[str]:
 
 
 def read_column(task: Mapping[str, Any]) -> int:
-    """All of one column, without its index; how many rows. What is an error and does not end the process is none."""
+    """All of one column, without its index; how many rows. An error that does not end the process is ignored."""
     rows = 0
     with suppress(Exception):
-        table = opened(place_of(task["place"]), line_of(task["line"]))
+        table = opened(location_of(task["place"]), line_of(task["line"]))
         for batch in table.scanner(columns=[task["column"]], use_scalar_index=False).to_batches():
             rows += batch.num_rows
     return rows

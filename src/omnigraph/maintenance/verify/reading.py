@@ -1,5 +1,5 @@
-"""Reading what may be damaged. Bytes that are wrong make Lance, Arrow and numpy fail in any class of error: whatever it
-is, it is told of what was read, and stops nothing else.
+"""Read what may be damaged. Damaged bytes make Lance, Arrow and numpy fail with any class of error: the error is
+reported for what was read, and stops nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @contextmanager
 def reading(doing: str) -> Iterator[None]:
-    """Whatever fails in here as StorageError; a version that is not there stays TableMissing."""
+    """Turn any failure into StorageError; that of a missing version remains TableMissing."""
     try:
         with lance_api.reading(doing):
             yield
@@ -30,7 +30,7 @@ def reading(doing: str) -> Iterator[None]:
 
 
 def read(location: Location, doing: str, work: Callable[[], T]) -> T:
-    """What `work` gives, which may be called again: a remote store can fail for a moment."""
+    """The result of `work`, which may be called again: a remote store can fail for a moment."""
     for turn in range(1, TRIES_REMOTE):
         try:
             with reading(doing):
@@ -44,6 +44,6 @@ def read(location: Location, doing: str, work: Callable[[], T]) -> T:
 
 
 def reason(error: StorageError) -> str:
-    """The first line of what the store said."""
+    """The first line of the store's message."""
     lines = str(error.fields.get("detail", error)).strip().splitlines()
     return lines[0][:300] if lines else "no reason is known"

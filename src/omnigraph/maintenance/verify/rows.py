@@ -1,14 +1,14 @@
-"""Rows against rows: ids once, @unique values once, endpoints there, edges per node as declared.
+"""Rows against rows: ids once, @unique values once, endpoints exist, edges per node as declared.
 
 1. questions  per branch, what must hold between which table versions; a question that two branches share is one
-2. digest     per group of fragments: 128-bit digests of ids, endpoints and unique tuples, cut into buckets, into files
-              of the scratch place
+2. digest     per group of fragments: 128-bit digests of ids, endpoints and unique tuples, split into buckets, in files
+              of the scratch folder
 3. check      per bucket: equal texts have equal digests and so meet there; violations come back as row ids
 4. name       the first few of them, by reading those rows
 
-A digest task also counts: every fragment must give as many rows as its version records, and no id or end is null.
+A digest task also counts: every fragment must have as many rows as its version records, and no id or endpoint is null.
 
-Memory follows the task: a digest task holds a group of fragments, a bucket about `BUCKET_ROWS` digests.
+Memory depends on the task: a digest task holds a group of fragments, a bucket about `BUCKET_ROWS` digests.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from omnigraph.errors import StorageError
 from omnigraph.language.schema.model import EdgeType
 from omnigraph.maintenance.verify.findings import EXAMPLES_MAX, Finding
 from omnigraph.maintenance.verify.reading import reading
-from omnigraph.maintenance.verify.scope import Image, Line, line_json, line_of, place_of
+from omnigraph.maintenance.verify.scope import Image, Line, line_json, line_of, location_of
 from omnigraph.maintenance.verify.tables import (
     finding_json,
     finding_of,
     grouped,
+    line_finding,
     live_rows,
     opened,
-    tell,
     tried,
     unreadable,
 )
@@ -53,7 +53,7 @@ WIDTH = 3
 
 @dataclass(frozen=True)
 class Question:
-    """`of` is the line whose rows are asked about, `among` the line of nodes that they must agree with."""
+    """`of` is the line whose rows are checked, `among` the line of nodes that they must match."""
 
     code: str
     of: Line
@@ -71,12 +71,12 @@ class Question:
 
 def questions_of(images: Sequence[Image], facts: Mapping[str, Any]) -> list[Question]:
     """Every question once, about lines that can be read."""
-    found: dict[str, Question] = {}
+    by_id: dict[str, Question] = {}
     for image in images:
-        lines = {t: line for t, line in image.lines.items() if facts.get(line.at, {}).get("whole")}
+        lines = {t: line for t, line in image.lines.items() if facts.get(line.version_id, {}).get("whole")}
         for question in _asked(image, lines):
-            found.setdefault(question.id, question)
-    return list(found.values())
+            by_id.setdefault(question.id, question)
+    return list(by_id.values())
 
 
 def _asked(image: Image, lines: Mapping[str, Line]) -> Iterator[Question]:
@@ -101,45 +101,54 @@ def _asked_of_edges(image: Image, lines: Mapping[str, Line], line: Line, e: Edge
 
 def check_rows(
     runner: Runner,
-    place: Mapping[str, Any],
+    location_body: Mapping[str, Any],
     staging: Staging,
     questions: Sequence[Question],
     facts: Mapping[str, Any],
 ) -> tuple[list[Finding], int]:
     """All findings about rows against rows, and how many rows were digested."""
-    wanted = _wanted(questions)
-    total = sum(rows * len(columns) for line, columns in wanted.values() for _, rows in facts[line.at]["fragments"])
+    columns_by_line = _columns_by_line(questions)
+    total = sum(
+        rows * len(columns)
+        for line, columns in columns_by_line.values()
+        for _, rows in facts[line.version_id]["fragments"]
+    )
     buckets = max(1, -(-total // BUCKET_ROWS))
-    shared = {"place": place, "staging": staging.to_json(), "buckets": buckets}
+    shared = {"place": location_body, "staging": staging.to_json(), "buckets": buckets}
     tasks = [
         {**shared, "line": line_json(line), "id": line_id, "columns": columns, "fragments": group}
-        for line_id, (line, columns) in wanted.items()
-        for group in grouped(facts[line.at]["fragments"])
+        for line_id, (line, columns) in columns_by_line.items()
+        for group in grouped(facts[line.version_id]["fragments"])
     ]
-    made = runner.run(digest_rows, tasks, stage="reading ids and endpoints")
-    broken = {task["id"] for task, one in zip(tasks, made, strict=True) if one["sent"] is None}
+    results = runner.run(digest_rows, tasks, stage="reading ids and endpoints")
+    broken = {task["id"] for task, result in zip(tasks, results, strict=True) if result["sent"] is None}
     asked = [q for q in questions if not {q.of.id, "" if q.among is None else q.among.id} & broken]
-    sent = [one["sent"] for one in made]
+    sent = [result["sent"] for result in results]
     checks = [
         {**shared, "questions": [_question_json(q) for q in asked], "parts": addressed(sent, bucket)}
         for bucket in range(buckets)
     ]
     checked = runner.run(check_bucket, checks, stage="checking rows")
-    findings = [f for one in made for f in one["findings"]]
-    told = [_told(place_of(place), asked[number], [one[number] for one in checked]) for number in range(len(asked))]
-    return [*(finding_of(f) for f in findings), *(f for f in told if f is not None)], sum(o["rows_done"] for o in made)
+    findings = [f for result in results for f in result["findings"]]
+    answers = [
+        _answer_finding(location_of(location_body), asked[number], [result[number] for result in checked])
+        for number in range(len(asked))
+    ]
+    return [*(finding_of(f) for f in findings), *(f for f in answers if f is not None)], sum(
+        o["rows_done"] for o in results
+    )
 
 
-def _wanted(questions: Sequence[Question]) -> dict[str, tuple[Line, list[str]]]:
+def _columns_by_line(questions: Sequence[Question]) -> dict[str, tuple[Line, list[str]]]:
     """Per line the relations that some question needs of it."""
-    found: dict[str, tuple[Line, list[str]]] = {}
+    lines: dict[str, tuple[Line, list[str]]] = {}
     for question in questions:
         for line, column in ((question.of, question.column), (question.among, "id")):
             if line is not None:
-                columns = found.setdefault(line.id, (line, []))[1]
+                columns = lines.setdefault(line.id, (line, []))[1]
                 if column not in columns:
                     columns.append(column)
-    return found
+    return lines
 
 
 def _question_json(question: Question) -> dict[str, Any]:
@@ -157,7 +166,7 @@ def _question_json(question: Question) -> dict[str, Any]:
 
 
 def digest_rows(task: Mapping[str, Any]) -> dict[str, Any]:
-    location, line = place_of(task["place"]), line_of(task["line"])
+    location, line = location_of(task["place"]), line_of(task["line"])
     sender = Sender(task["buckets"], width=WIDTH)
     tally: _Tally | None = None
 
@@ -181,12 +190,12 @@ def digest_rows(task: Mapping[str, Any]) -> dict[str, Any]:
 
     findings = tried(location, work, lambda why: unreadable(line, why, count=len(task["fragments"])))
     sent = None if tally is None else sender.send(Staging.of(task["staging"]), "digests")
-    done = 0 if tally is None else tally.rows.total()
-    return {"findings": [finding_json(f) for f in findings], "sent": sent, "rows_done": done}
+    rows_done = 0 if tally is None else tally.rows.total()
+    return {"findings": [finding_json(f) for f in findings], "sent": sent, "rows_done": rows_done}
 
 
 class _Tally:
-    """How many rows each fragment gave, and which have no id, or no end."""
+    """How many rows each fragment has, and which have no id or endpoint."""
 
     def __init__(self) -> None:
         self.rows: Counter[int] = Counter()
@@ -207,25 +216,25 @@ class _Tally:
     def findings(self, line: Line, fragments: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
         wrong = []
         for fragment in fragments:
-            held, recorded = self.rows[fragment["id"]], live_rows(fragment)
+            counted, recorded = self.rows[fragment["id"]], live_rows(fragment)
             deletion = fragment.get("deletion_file")
             is_recorded = not deletion or deletion.get("num_deleted_rows")
-            if is_recorded and held != recorded:
-                wrong.append(f"fragment {fragment['id']}: {held} rows, not {recorded}")
+            if is_recorded and counted != recorded:
+                wrong.append(f"fragment {fragment['id']}: {counted} rows, not {recorded}")
         if wrong:
             text = f"version {line.pin.version} of {line.pin.path} has other rows than it records"
-            yield tell("wrong_rows", line, text, count=len(wrong), examples=wrong)
+            yield line_finding("wrong_rows", line, text, count=len(wrong), examples=wrong)
         for name, named in sorted(self._nulls.items()):
             if named:
                 text = "rows have no id" if name == "id" else f"edges have no {name}"
-                yield tell("null_key", line, text, count=len(named), examples=named)
+                yield line_finding("null_key", line, text, count=len(named), examples=named)
 
 
 def _columns(line: Line, relations: Sequence[str]) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     for name in relations:
-        found += line.type.constraints[int(name[1:])].properties if name not in ("id", "src", "dst") else (name,)
-    return list(dict.fromkeys(found))
+        names += line.type.constraints[int(name[1:])].properties if name not in ("id", "src", "dst") else (name,)
+    return list(dict.fromkeys(names))
 
 
 def _send(line: Line, line_id: str, rows: pa.Table, relations: Sequence[str], sender: Sender) -> None:
@@ -235,16 +244,16 @@ def _send(line: Line, line_id: str, rows: pa.Table, relations: Sequence[str], se
             texts = rows.column(name).combine_chunks()
         else:
             texts = texts_of(line.type, rows, line.type.constraints[int(name[1:])].properties)
-        held = np.asarray(texts.is_valid())
-        sender.add(relation(name, line_id), digests(texts.drop_null()), row_ids[held])
+        is_valid = np.asarray(texts.is_valid())
+        sender.add(relation(name, line_id), digests(texts.drop_null()), row_ids[is_valid])
 
 
 def check_bucket(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     """For each question how many rows break it, and the row ids of the first of them."""
-    held = receive(Staging.of(task["staging"]), task["parts"])
+    received = receive(Staging.of(task["staging"]), task["parts"])
     answers = {"duplicate_key": _repeated, "duplicate_value": _repeated}
     answers |= {"dangling_endpoint": _missing, "cardinality": _degrees}
-    return [answers[question["code"]](held, question) for question in task["questions"]]
+    return [answers[question["code"]](received, question) for question in task["questions"]]
 
 
 def _answer(row_ids: np.ndarray, *, leads: np.ndarray | None = None, count: int | None = None) -> dict[str, Any]:
@@ -255,9 +264,9 @@ def _answer(row_ids: np.ndarray, *, leads: np.ndarray | None = None, count: int 
     return {"count": len(row_ids) if count is None else count, "rows": rows}
 
 
-def _repeated(held: Received, question: Mapping[str, Any]) -> dict[str, Any]:
+def _repeated(received: Received, question: Mapping[str, Any]) -> dict[str, Any]:
     """Counts those that are too many, and shows them beside the row that was there before them."""
-    rows = held.of(question["column"], question["of"], width=WIDTH)
+    rows = received.of(question["column"], question["of"], width=WIDTH)
     groups = Index(rows).groups()
     again = groups != np.arange(len(rows))
     if not again.any():
@@ -268,19 +277,19 @@ def _repeated(held: Received, question: Mapping[str, Any]) -> dict[str, Any]:
     return _answer(rows[clashing, 2], leads=leads[groups[clashing]], count=int(again.sum()))
 
 
-def _missing(held: Received, question: Mapping[str, Any]) -> dict[str, Any]:
-    rows = held.of(question["column"], question["of"], width=WIDTH)
-    nodes = held.of("id", question["among"], width=WIDTH)
+def _missing(received: Received, question: Mapping[str, Any]) -> dict[str, Any]:
+    rows = received.of(question["column"], question["of"], width=WIDTH)
+    nodes = received.of("id", question["among"], width=WIDTH)
     return _answer(rows[Index(nodes).find(rows) < 0, 2])
 
 
-def _degrees(held: Received, question: Mapping[str, Any]) -> dict[str, Any]:
+def _degrees(received: Received, question: Mapping[str, Any]) -> dict[str, Any]:
     """Nodes whose number of edges is not within the bounds; the rows are those of the nodes."""
-    nodes = held.of("id", question["among"], width=WIDTH)
-    starts = held.of(question["column"], question["of"], width=WIDTH)
+    nodes = received.of("id", question["among"], width=WIDTH)
+    starts = received.of(question["column"], question["of"], width=WIDTH)
     index = Index(nodes)
-    at = index.find(starts)
-    degrees = np.bincount(at[at >= 0], minlength=len(nodes))
+    positions = index.find(starts)
+    degrees = np.bincount(positions[positions >= 0], minlength=len(nodes))
     wrong = degrees < question["low"]
     if question["high"] is not None:
         wrong |= degrees > question["high"]
@@ -292,7 +301,7 @@ def _degrees(held: Received, question: Mapping[str, Any]) -> dict[str, Any]:
 # ---- telling ---------------------------------------------------------------------------------------------------------
 
 
-def _told(location: Location, question: Question, answers: Sequence[Mapping[str, Any]]) -> Finding | None:
+def _answer_finding(location: Location, question: Question, answers: Sequence[Mapping[str, Any]]) -> Finding | None:
     count = sum(answer["count"] for answer in answers)
     if count == 0:
         return None
@@ -303,7 +312,7 @@ def _told(location: Location, question: Question, answers: Sequence[Mapping[str,
     columns = {"duplicate_key": ("id", *ends), "duplicate_value": ("id", *question.properties), "cardinality": ("id",)}
     twice = question.code == "duplicate_key"
     examples = named_rows(location, named, rows, columns.get(question.code, ("id", question.column)), numbered=twice)
-    return tell(question.code, question.of, _sentence(question), count=count, examples=examples)
+    return line_finding(question.code, question.of, _sentence(question), count=count, examples=examples)
 
 
 def _sentence(question: Question) -> str:
@@ -314,8 +323,8 @@ def _sentence(question: Question) -> str:
         return f"rows share a value of {', '.join(question.properties)}, which is declared @unique"
     assert isinstance(t, EdgeType)
     if question.code == "cardinality":
-        most = "" if question.high is None else str(question.high)
-        return f"nodes of {t.source} have a number of {t.name} edges that is not {question.low}..{most}"
+        maximum = "" if question.high is None else str(question.high)
+        return f"nodes of {t.source} have a number of {t.name} edges that is not {question.low}..{maximum}"
     end = t.source if question.column == "src" else t.target
     return f"edges have a {question.column} that is no {end}"
 
@@ -323,7 +332,7 @@ def _sentence(question: Question) -> str:
 def named_rows(
     location: Location, line: Line, row_ids: Sequence[int], columns: Sequence[str], *, numbered: bool = False
 ) -> list[str]:
-    """Rows in words, by their values in some columns; `numbered` where these may be the same."""
+    """Rows as text, by their values in some columns; `numbered` where these may be the same."""
     if not row_ids:
         return []
     where = f"_rowid IN ({','.join(str(i) for i in row_ids)})"
@@ -331,12 +340,12 @@ def named_rows(
     try:
         with reading("naming rows"):
             table = opened(location, line)
-            found = table.to_table(columns=names, filter=where, with_row_id=True, use_scalar_index=False)
+            rows = table.to_table(columns=names, filter=where, with_row_id=True, use_scalar_index=False)
     except (StorageError, lance_api.TableMissing):
         return [f"row {i}" for i in row_ids]
-    by_id = {row.pop("_rowid"): row for row in found.to_pylist()}
-    return [_in_words(by_id[i]) + (f" (row {i})" if numbered else "") for i in row_ids if i in by_id]
+    by_id = {row.pop("_rowid"): row for row in rows.to_pylist()}
+    return [_row_text(by_id[i]) + (f" (row {i})" if numbered else "") for i in row_ids if i in by_id]
 
 
-def _in_words(row: Mapping[str, Any]) -> str:
+def _row_text(row: Mapping[str, Any]) -> str:
     return " ".join(f"{k}={v!r}" if k != "id" else repr(v) for k, v in row.items())

@@ -27,7 +27,7 @@ from omnigraph.maintenance.verify.findings import Finding, VerifyResult, gathere
 from omnigraph.maintenance.verify.history import History, check_manifest
 from omnigraph.maintenance.verify.indices import SAMPLE_ROWS, check_index, index_tasks
 from omnigraph.maintenance.verify.isolated import CarefulRunner, end_children
-from omnigraph.maintenance.verify.recheck import settled
+from omnigraph.maintenance.verify.recheck import recheck
 from omnigraph.maintenance.verify.rows import check_rows, questions_of
 from omnigraph.maintenance.verify.rules import check_rules, rule_tasks
 from omnigraph.maintenance.verify.scope import (
@@ -36,16 +36,16 @@ from omnigraph.maintenance.verify.scope import (
     Line,
     Scope,
     line_json,
+    location_json,
     ordered,
-    place_json,
     scope_of,
 )
 from omnigraph.maintenance.verify.stray_checks import (
     check_drift,
     check_folders,
     check_foreign,
+    check_locks,
     check_lost,
-    check_tickets,
 )
 from omnigraph.maintenance.verify.tables import finding_of
 from omnigraph.storage.layout import Location, locate
@@ -56,14 +56,14 @@ from omnigraph.tasks.runner import Runner
 from omnigraph.tasks.staging import Staging, new_staging
 
 IN_FLIGHT_S = 7 * 24 * 3600.0
-"""How old a file must be before somebody who still prepares a write can't have made it."""
+"""A file older than this can't belong to a write that is still being prepared."""
 LOCAL_BELOW_BYTES = 256 << 20
-"""To read less than this takes a process of this machine less time than a JVM and its workers need to begin."""
+"""Reading less than this in this process takes less time than starting a JVM and its workers."""
 
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """`branch` None is every branch. `seed` chooses the samples; the same seed asks the same of the same graph."""
+    """`branch` None is every branch. `seed` chooses the samples; the same seed makes the same queries."""
 
     branch: str | None = None
     quick: bool = False
@@ -74,7 +74,7 @@ class VerifyOptions:
 
 
 def verify(committer: Committer, engines: Engines, options: VerifyOptions) -> VerifyResult:
-    """Check one branch or all of them. The door is only looked through."""
+    """Check one branch or all of them. Read-only."""
     try:
         return _verify(committer, engines, options)
     finally:
@@ -103,16 +103,18 @@ def _verify(committer: Committer, engines: Engines, options: VerifyOptions) -> V
         deeper = replace(options, full=options.full or (all_values and not options.quick))
         return _Job(manifest.location, history, again, runner, deeper).findings()
 
-    told = settled(manifest.location, findings, scope, newest=lambda: _newest(committer, options.branch), look=look)
+    rechecked = recheck(
+        manifest.location, findings, scope, newest=lambda: _newest(committer, options.branch), look=look
+    )
     checked = {"branches": len(heads), "tags": len(tags), "commits": history.commits, **job.checked}
-    result = gathered(told, uri=manifest.location.uri)
+    result = gathered(rechecked, uri=manifest.location.uri)
     return VerifyResult(checked, result, runner.engine, time.monotonic() - started)
 
 
 def _around(committer: Committer, history: History, heads: Sequence[Head], options: VerifyOptions) -> Iterator[Finding]:
     location, old_s = committer.manifest.location, time.time() - options.orphans_older_than_s
     named = {head.branch: head for head in heads}
-    yield from check_tickets(committer, named)
+    yield from check_locks(committer, named)
     yield from check_lost(committer, named)
     yield from check_drift(committer, named)
     yield from check_folders(location, history.roots if history.is_known else None, old_s=old_s)
@@ -120,7 +122,7 @@ def _around(committer: Committer, history: History, heads: Sequence[Head], optio
 
 
 def _newest(committer: Committer, branch: str | None) -> tuple[Scope, Scope]:
-    """What all heads rest on by now, and what the one that was asked for does."""
+    """What all heads pin by now, and what the chosen one does."""
     manifest = FrozenManifest(committer.manifest.location)
     heads = ordered(manifest.heads())
     everything = scope_of(manifest, heads, read_tags(manifest).values())
@@ -147,7 +149,7 @@ class _Job:
         self._history = history
         self._scope = scope
         self._location = location
-        self._place = place_json(location)
+        self._location_body = location_json(location)
         self._trusted: set[str] = set()
         self._sizes: dict[str, int] = {}
         self._runner = CarefulRunner(runner, self._trusted, self._sizes, is_full=options.full)
@@ -161,11 +163,11 @@ class _Job:
         self.checked |= {"blobs": 0}
 
     def findings(self) -> list[Finding]:
-        """Of everything in the scope."""
-        found = [*self.tables(), *self.checksums()]
+        """Findings about everything in the scope."""
+        findings = [*self.tables(), *self.checksums()]
         if not self._options.quick:
-            found += [*self.rows(), *self.indices(), *(self.rules() if self._options.full else ())]
-        return [*found, *self.blobs()]
+            findings += [*self.rows(), *self.indices(), *(self.rules() if self._options.full else ())]
+        return [*findings, *self.blobs()]
 
     @property
     def _depth(self) -> Depth:
@@ -178,7 +180,7 @@ class _Job:
         old_s = time.time() - self._options.orphans_older_than_s
         tasks = [
             {
-                "place": self._place,
+                "place": self._location_body,
                 "root": root,
                 "lines": [line_json(line) for line in lines],
                 "forks": sorted(self._history.forks(root)) if self._history.is_known else None,
@@ -187,35 +189,41 @@ class _Job:
             }
             for root, lines in by_root.items()
         ]
-        for done in self._runner.run(check_table, tasks, stage="looking at files"):
-            self._facts.update(done["facts"])
-            self._sizes.update({at: fact.get("bytes", 0) for at, fact in done["facts"].items()})
-            self.checked["files"] += done["files"]
-            self.checked["bytes"] += done["bytes"]
-            yield from map(finding_of, done["findings"])
+        for result in self._runner.run(check_table, tasks, stage="looking at files"):
+            self._facts.update(result["facts"])
+            self._sizes.update({version_id: fact.get("bytes", 0) for version_id, fact in result["facts"].items()})
+            self.checked["files"] += result["files"]
+            self.checked["bytes"] += result["bytes"]
+            yield from map(finding_of, result["findings"])
 
     def checksums(self) -> Iterator[Finding]:
-        chosen = checksum_tasks(self._place, self._scope.lines, self._facts, self._history.checksums, depth=self._depth)
+        chosen = checksum_tasks(
+            self._location_body, self._scope.lines, self._facts, self._history.checksums, depth=self._depth
+        )
         summed = version_crcs(self._scope.lines, self._history.checksums)
-        unsummed = [self._facts.get(line.at, {}) for line in self._scope.lines if line.at not in summed]
+        unsummed = [self._facts.get(line.version_id, {}) for line in self._scope.lines if line.version_id not in summed]
         self.checked["checksums"] = chosen.checked + len(summed)
         self.checked["unchecked"] = chosen.unchecked + len(unsummed)
         self.checked["unchecked_bytes"] = chosen.unchecked_bytes + sum(f.get("version_bytes", 0) for f in unsummed)
-        done = self._runner.run(check_checksums, chosen.tasks, stage="comparing checksums")
+        results = self._runner.run(check_checksums, chosen.tasks, stage="comparing checksums")
         self._trusted |= chosen.complete
-        for task, result in zip(chosen.tasks, done, strict=True):
+        for task, result in zip(chosen.tasks, results, strict=True):
             yield from map(finding_of, result["findings"])
             self._leave_out(task["at"], result["broken"])
 
-    def _leave_out(self, at: str, broken: Sequence[str]) -> None:
-        """What is damaged is not read by Lance: of an index all indices of its column, because a question to one of
-        them may go through another; of data everything of every version of its table, because versions share files.
+    def _leave_out(self, version_id: str, broken: Sequence[str]) -> None:
+        """Keep Lance from reading damaged files: of an index all indices of its column, because a query of one of
+        them may go through another; of data every version of the table, because versions share files.
         """
         damaged = {what.removeprefix(INDEX_OF) for what in broken if is_index(what)}
-        root = at.partition("@")[0].partition("/tree/")[0]
+        root = version_id.partition("@")[0].partition("/tree/")[0]
         is_data = any(not is_index(what) for what in broken)
         if broken:
-            self._trusted -= {at for at in self._trusted if at.partition("@")[0].partition("/tree/")[0] == root}
+            self._trusted -= {
+                version_id
+                for version_id in self._trusted
+                if version_id.partition("@")[0].partition("/tree/")[0] == root
+            }
         for name, fact in self._facts.items():
             if fact and name.partition("@")[0].partition("/tree/")[0] == root:
                 fact["whole"] = fact["whole"] and not is_data
@@ -225,35 +233,37 @@ class _Job:
     def rows(self) -> Sequence[Finding]:
         questions = questions_of(self._scope.images, self._facts)
         with scratch(self._location, self._runner) as staging:
-            findings, rows = check_rows(self._runner, self._place, staging, questions, self._facts)
+            findings, rows = check_rows(self._runner, self._location_body, staging, questions, self._facts)
         self.checked["rows"] = rows
         return findings
 
     def indices(self) -> Iterator[Finding]:
-        tasks = index_tasks(self._place, self._heads_lines, self._facts, full=self._options.full, seed=self._seed)
+        tasks = index_tasks(
+            self._location_body, self._heads_lines, self._facts, full=self._options.full, seed=self._seed
+        )
         self.checked["indices"] = len({(t["line"]["pin"][0], str(t["line"]["pin"]), t["index"]["name"]) for t in tasks})
-        entries = address_tasks(self._place, self._heads_lines, self._facts)
-        for done in self._runner.run(check_addresses, entries, stage="following row addresses") if entries else ():
-            yield from map(finding_of, done["findings"])
-        for done in self._runner.run(check_index, tasks, stage="asking indices"):
-            self.checked["index_questions"] += done["asked"]
-            yield from map(finding_of, done["findings"])
+        entries = address_tasks(self._location_body, self._heads_lines, self._facts)
+        for result in self._runner.run(check_addresses, entries, stage="following row addresses") if entries else ():
+            yield from map(finding_of, result["findings"])
+        for result in self._runner.run(check_index, tasks, stage="asking indices"):
+            self.checked["index_questions"] += result["asked"]
+            yield from map(finding_of, result["findings"])
 
     def blobs(self) -> Iterator[Finding]:
-        tasks = blob_tasks(self._place, self._heads_lines, self._facts, read=self._depth, seed=self._seed)
-        for done in self._runner.run(check_blobs, tasks, stage="looking at blobs"):
-            self.checked["blobs"] += done["blobs"]
-            yield from map(finding_of, done["findings"])
+        tasks = blob_tasks(self._location_body, self._heads_lines, self._facts, read=self._depth, seed=self._seed)
+        for result in self._runner.run(check_blobs, tasks, stage="looking at blobs"):
+            self.checked["blobs"] += result["blobs"]
+            yield from map(finding_of, result["findings"])
 
     def rules(self) -> Iterator[Finding]:
-        tasks = rule_tasks(self._place, self._scope.images, self._facts)
-        for done in self._runner.run(check_rules, tasks, stage="checking rules"):
-            yield from map(finding_of, done["findings"])
+        tasks = rule_tasks(self._location_body, self._scope.images, self._facts)
+        for result in self._runner.run(check_rules, tasks, stage="checking rules"):
+            yield from map(finding_of, result["findings"])
 
 
 @contextmanager
 def scratch(location: Location, runner: Runner) -> Iterator[Staging]:
-    """A place for files between tasks: of this machine if the workers are here, else beside the graph."""
+    """A folder for files between tasks: on this machine if the workers are, else beside the graph."""
     if runner.is_here:
         with tempfile.TemporaryDirectory(prefix="omnigraph-verify-") as folder:
             yield new_staging(locate(folder))

@@ -1,8 +1,8 @@
-"""What is looked at: one version of the manifest, the heads in it, and every table version that they rest on.
+"""What is checked: one version of the manifest, the heads in it, and every table version that they pin.
 
-A line is one table version, whichever branches pin it: it is checked once, and told of the first of them. What a branch
-was made from (its base) is a line too, as long as the branch lives, and so is what a tag names. Where the rows of the
-manifest can't be read, and with them the schemas, the tables that a head pins are bare lines: their files can be
+A line is one table version, whichever branches pin it: it is checked once, and reported for the first of them. What a
+branch was made from (its base) is a line too, as long as the branch exists, and so is what a tag names. If the rows of
+the manifest can't be read, and with them the schemas, the tables that a head pins are bare lines: their files can be
 checked, their columns can't.
 """
 
@@ -20,7 +20,7 @@ import orjson
 from omnigraph.errors import CommitNotFound, NotAGraph, StorageError
 from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Schema
 from omnigraph.language.schema.serial import schema_from_json, schema_to_json
-from omnigraph.maintenance.verify.findings import Finding, found
+from omnigraph.maintenance.verify.findings import Finding, make_finding
 from omnigraph.maintenance.verify.reading import reading, reason
 from omnigraph.storage.layout import TABLE_FOLDERS, Location
 from omnigraph.storage.manifest.records import MAIN, Head, Pin
@@ -36,7 +36,7 @@ Depth = Literal["none", "some", "all"]
 
 
 class FrozenManifest(Manifest):
-    """The authority at one version: whatever is asked of it is answered from that version, while others write on."""
+    """The manifest at one version: every read returns the state of that version, while others write."""
 
     def table(self) -> LanceDataset:
         if self._table is None:
@@ -48,7 +48,7 @@ class FrozenManifest(Manifest):
 class Line:
     """One published version of one table, and the first branch that has it.
 
-    `is_base`: only as the base of a branch. `is_bare`: its type is not known, and stands here by its id alone.
+    `is_base`: only as the base of a branch. `is_bare`: its type is not known, only its id.
     """
 
     pin: Pin
@@ -58,15 +58,15 @@ class Line:
     is_bare: bool = False
 
     @property
-    def at(self) -> str:
-        """What is stored: the same for all branches that pin it."""
+    def version_id(self) -> str:
+        """Names the stored version: the same for all branches that pin it."""
         return f"{self.pin.path}@{self.pin.version}"
 
     @cached_property
     def id(self) -> str:
-        """What is stored, under the rules of one schema: branches may declare other rules over the same rows."""
+        """Names the stored version and the rules of one schema: branches may declare other rules over the same rows."""
         rules = hashlib.blake2b(orjson.dumps(_lone(self.type)), digest_size=6).hexdigest()
-        return f"{self.at}#{rules}"
+        return f"{self.version_id}#{rules}"
 
 
 @dataclass(frozen=True)
@@ -92,32 +92,33 @@ class Scope:
         """Everything stored once: of heads, then of bases."""
         kept: dict[str, Line] = {}
         for line in (*(line for image in self.images for line in image.lines.values()), *self.bare, *self.bases):
-            kept.setdefault(line.at, line)
+            kept.setdefault(line.version_id, line)
         return tuple(kept.values())
 
-    def only(self, wanted: Callable[[Line], bool]) -> Scope:
-        """The same without the lines that are not wanted."""
+    def only(self, is_chosen: Callable[[Line], bool]) -> Scope:
+        """The same with only the chosen lines."""
         images = tuple(
-            replace(image, lines={t: line for t, line in image.lines.items() if wanted(line)}) for image in self.images
+            replace(image, lines={t: line for t, line in image.lines.items() if is_chosen(line)})
+            for image in self.images
         )
-        bases, bare = (tuple(filter(wanted, lines)) for lines in (self.bases, self.bare))
+        bases, bare = (tuple(filter(is_chosen, lines)) for lines in (self.bases, self.bare))
         return replace(self, images=images, bases=bases, bare=bare)
 
 
 def ordered(heads: Mapping[str, Head]) -> list[Head]:
-    """Main first, so that what branches share is told of main."""
+    """Main first, so that what branches share is reported for main."""
     return sorted(heads.values(), key=lambda head: (not head.is_main, head.branch))
 
 
 def scope_of(manifest: FrozenManifest, heads: Sequence[Head], tags: Iterable[Tag] = ()) -> Scope:
-    """What the heads rest on, as far as it can be found out; what can't be is told by the check of the manifest."""
+    """What the heads pin, as far as it can be read; the check of the manifest reports the rest."""
     images: list[Image] = []
-    known: dict[str, Line] = {}
+    lines_by_id: dict[str, Line] = {}
     bases: list[Line] = []
     bare: list[Line] = []
     findings: list[Finding] = []
     with suppress(CommitNotFound, NotAGraph, StorageError), reading("reading the states of branches"):
-        manifest.preload(heads)  # what fails is told of each branch that it is in the way of
+        manifest.preload(heads)  # a failure is reported for each branch that it affects
     for head in heads:
         try:
             with reading(f"reading the state of {head.branch}"):
@@ -128,11 +129,11 @@ def scope_of(manifest: FrozenManifest, heads: Sequence[Head], tags: Iterable[Tag
         except StorageError as error:
             bare += [Line(p, _nameless(p), head.branch, is_bare=True) for p in head.pins.values() if p is not None]
             text = f"the schema or the tables of {head.branch} can't be read from the manifest"
-            findings.append(found("manifest_unreadable", text, branch=head.branch, examples=[reason(error)]))
+            findings.append(make_finding("manifest_unreadable", text, branch=head.branch, examples=[reason(error)]))
             continue
         lines = {}
         for table, line in _lines(pins, schema, head.branch, is_base=False):
-            lines[table] = known.setdefault(line.id, line)
+            lines[table] = lines_by_id.setdefault(line.id, line)
         images.append(Image(head, schema, lines))
         bases += [line for _, line in _lines(below, schema, head.branch, is_base=True)]
     bases += _of_tags(manifest, tags)
@@ -141,18 +142,18 @@ def scope_of(manifest: FrozenManifest, heads: Sequence[Head], tags: Iterable[Tag
 
 
 def _of_tags(manifest: FrozenManifest, tags: Iterable[Tag]) -> Iterator[Line]:
-    """What tags name, told of the branch that the commit was made on, or of main if that is gone."""
+    """What tags name, reported for the branch of the commit, or for main if that does not exist."""
     branches = manifest.heads().keys()
     for tag in tags:
         with suppress(CommitNotFound, NotAGraph, StorageError), reading(f"reading the state of the tag {tag.name}"):
             record = manifest.record(tag.commit)
             branch = record.branch if record.branch in branches else MAIN
-            found = _lines(manifest.pins_at(tag.commit), manifest.schema(record.schema), branch, is_base=True)
-            yield from (line for _, line in found)
+            lines = _lines(manifest.pins_at(tag.commit), manifest.schema(record.schema), branch, is_base=True)
+            yield from (line for _, line in lines)
 
 
 def _nameless(pin: Pin) -> EntityType:
-    """What can be said of a type whose schema is not known: whether it is nodes or edges, and its id."""
+    """A type without its schema: whether it is nodes or edges, and its id."""
     if pin.root.startswith(f"{TABLE_FOLDERS['e']}/"):
         return EdgeType(name=pin.table, source="", target="", id=pin.table)
     return NodeType(name=pin.table, id=pin.table)
@@ -161,23 +162,23 @@ def _nameless(pin: Pin) -> EntityType:
 def _lines(pins: Mapping[str, Pin], schema: Schema, branch: str, *, is_base: bool) -> Iterator[tuple[str, Line]]:
     for table, pin in pins.items():
         t = schema.by_id.get(table)
-        if t is not None:  # a base may hold tables that the branch has dropped since: nobody reads them by it
+        if t is not None:  # a base may have tables that the branch has dropped since: they are not read through it
             yield table, Line(pin, t, branch, is_base)
 
 
 # ---- in tasks --------------------------------------------------------------------------------------------------------
 
 
-def place_json(location: Location) -> dict[str, Any]:
+def location_json(location: Location) -> dict[str, Any]:
     return {"uri": location.uri, "local": location.is_local, "options": dict(location.options)}
 
 
-def place_of(body: Mapping[str, Any]) -> Location:
+def location_of(body: Mapping[str, Any]) -> Location:
     return Location(body["uri"], body["local"], body["options"])
 
 
 def line_json(line: Line) -> dict[str, Any]:
-    """A line as part of a task; its type travels as a schema of one type."""
+    """A line as part of a task; its type is sent as a schema of one type."""
     return {
         "pin": [line.pin.table, line.pin.to_json()],
         "type": None if line.is_bare else _lone(line.type),

@@ -1,6 +1,4 @@
-"""What lies around the tables: undecided operations, lost commits, drift, folders that no commit knows, files of
-strangers.
-"""
+"""Checks around the tables: undecided operations, lost commits, drift, folders that no commit names, foreign files."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from omnigraph.errors import BranchNotFound, CommitNotFound, GraphMoved, NotAGra
 from omnigraph.maintenance.drift import Drift, drift_of
 from omnigraph.maintenance.recover import pending
 from omnigraph.maintenance.verify.files import BOOKKEEPING
-from omnigraph.maintenance.verify.findings import FOREIGN, Finding, found
+from omnigraph.maintenance.verify.findings import FOREIGN, Finding, make_finding
 from omnigraph.maintenance.verify.reading import reading
 from omnigraph.storage.files.references import folder_of
 from omnigraph.storage.lance import lance_api
@@ -39,19 +37,24 @@ _INTENT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\.json(#\d+)?")
 """What programs of older formats kept directly in `__recovery`."""
 
 
-def check_tickets(committer: Committer, heads: Mapping[str, Head]) -> Iterator[Finding]:
-    for one in pending(committer):
-        if one.branch in heads and not one.alive:
-            text = f"an operation ({one.kind}) of a writer that died on {one.branch} is not settled"
-            yield found("dead_ticket", text, branch=one.branch, examples=[f"epoch {one.epoch}, {one.operation}"])
+def check_locks(committer: Committer, heads: Mapping[str, Head]) -> Iterator[Finding]:
+    for operation in pending(committer):
+        if operation.branch in heads and not operation.alive:
+            text = f"an operation ({operation.kind}) of a writer that died on {operation.branch} is not settled"
+            yield make_finding(
+                "dead_ticket",
+                text,
+                branch=operation.branch,
+                examples=[f"epoch {operation.epoch}, {operation.operation}"],
+            )
 
 
 def check_lost(committer: Committer, heads: Mapping[str, Head]) -> Iterator[Finding]:
-    """Operations that reached tables and that the head of their branch does not know, while nobody is at them.
+    """Operations with effects that the head of their branch does not have, and that no writer holds a lock for.
 
-    A ticket is there before the first effect, and goes only after the head has moved. So the versions are looked at
-    first, then the ticket, then the head once more: whoever was at work had the ticket, or has moved the head by now.
-    Where neither is so the head was further once, and the version of the manifest that held it is gone.
+    A lock exists before the first effect, and is deleted only after the head has moved. So versions are read first,
+    then the lock, then the head once more: a running writer has the lock, or has moved the head by now. If neither is
+    so the head was further once, and the version of the manifest that had it is lost.
     """
     if committer.manifest.format() < FORMAT:
         return
@@ -65,7 +68,7 @@ def check_lost(committer: Committer, heads: Mapping[str, Head]) -> Iterator[Find
             if _is_lost(committer, view.head, epoch):
                 branch, reached = view.head.branch, view.head.epoch
                 text = f"epoch {epoch} of {branch} has left versions in tables, and the head is only at {reached}"
-                yield found("commit_lost", text, branch=branch, count=len(tables), examples=sorted(tables))
+                yield make_finding("commit_lost", text, branch=branch, count=len(tables), examples=sorted(tables))
 
 
 def _is_lost(committer: Committer, head: Head, epoch: int) -> bool:
@@ -76,15 +79,15 @@ def _is_lost(committer: Committer, head: Head, epoch: int) -> bool:
 
 
 def _stamps_above(view: View, pin: Pin) -> list[Stamp]:
-    """The stamps of ours on versions above a pin of a table that the branch owns."""
+    """The stamps on versions above a pin of a table that the branch owns."""
     try:
         with reading(f"reading the history of {pin.path}"):
             if not view.owns(pin) or view.tables.newest_version(pin) == pin.version:
                 return []
             stamps = lance_api.stamps_above(view.tables.newest(pin), pin.version)
     except (GraphMoved, StorageError, VersionReclaimed, lance_api.TableMissing):
-        return []  # what is not there or can't be opened is told of it elsewhere
-    return [known for _, text in stamps if (known := Stamp.parse(text)) is not None]
+        return []  # reported by the files task
+    return [stamp for _, text in stamps if (stamp := Stamp.parse(text)) is not None]
 
 
 class _SchemalessView(View):
@@ -105,7 +108,7 @@ def _views(committer: Committer, heads: Iterable[str]) -> Iterator[View]:
 
 
 def _seen(committer: Committer, branch: str) -> View | None:
-    """The branch's newest state, as far as the manifest can be read; None if it is gone."""
+    """The branch's newest state, as far as the manifest can be read; None if it does not exist."""
     head = committer.manifest.find(branch)
     if head is None:
         return None
@@ -121,7 +124,7 @@ def _seen(committer: Committer, branch: str) -> View | None:
 
 
 def check_drift(committer: Committer, heads: Mapping[str, Head]) -> Iterator[Finding]:
-    """Of the newest state of every branch: what lies above an older pin may be another writer's commit."""
+    """Drift in the newest state of every branch: versions above an older pin may be another writer's commit."""
     for view in _views(committer, heads):
         for table in view.pins:
             drift = _drift(committer, view, table)
@@ -130,7 +133,7 @@ def check_drift(committer: Committer, heads: Mapping[str, Head]) -> Iterator[Fin
                     f"{drift.table_key} is at version {drift.head_version}, ahead of the published version "
                     f"{drift.pin.version}, and no operation of omnigraph explains it"
                 )
-                yield found(
+                yield make_finding(
                     "uncovered_drift",
                     text,
                     table=drift.table_key,
@@ -147,44 +150,44 @@ def _drift(committer: Committer, view: View, table: str) -> Drift | None:
             newer = None if drift is None else _seen(committer, view.head.branch)
             return None if newer is None or table not in newer.pins else drift_of(newer, table)
     except (GraphMoved, StorageError, VersionReclaimed, lance_api.TableMissing):
-        return None  # the version itself is not there or can't be opened, which is told of it elsewhere
+        return None  # the version is missing or can't be opened, which the files task reports
 
 
-def check_folders(location: Location, known: set[str] | None, *, old_s: float) -> Iterator[Finding]:
-    """Tables that no commit knows, and files of jobs that ended long ago; `known` None if nobody can say which are."""
+def check_folders(location: Location, folders_known: set[str] | None, *, old_s: float) -> Iterator[Finding]:
+    """Tables that no commit names, and files of jobs that ended long ago. `folders_known` is None if unknown."""
     for folder in (*TABLE_FOLDERS.values(), STAGING):
         is_staging = folder == STAGING
         newest: dict[str, float] = {}
-        for name, modified_s in _tops(location, folder, known or set()):
+        for name, modified_s in _tops(location, folder, folders_known or set()):
             newest[name] = max(newest.get(name, 0.0), modified_s)
         old = sorted(name for name, modified_s in newest.items() if modified_s < old_s)
         foreign = [] if is_staging else [name for name in old if not TABLE_NAME.fullmatch(name.rpartition("/")[2])]
-        left = [name for name in old if name not in foreign]
-        if left and (is_staging or known is not None):
+        abandoned = [name for name in old if name not in foreign]
+        if abandoned and (is_staging or folders_known is not None):
             text = "files of jobs that ended long ago" if is_staging else "folders of tables that no commit knows"
-            yield found("unexplained_file", text, count=len(left), examples=left)
+            yield make_finding("unexplained_file", text, count=len(abandoned), examples=abandoned)
         if foreign:
             text = "folders lie where omnigraph puts those of tables only"
-            yield found("unexplained_file", text, count=len(foreign), examples=foreign, cause=FOREIGN)
+            yield make_finding("unexplained_file", text, count=len(foreign), examples=foreign, cause=FOREIGN)
 
 
 def check_foreign(location: Location, *, old_s: float) -> Iterator[Finding]:
-    """What lies where omnigraph puts nothing, of whatever age: no work in flight can have made it.
+    """Files where omnigraph writes none, of any age: no work in flight can have written them.
 
-    In the folders where Lance and the store keep files of their own, once it is old.
+    In folders where Lance and the store keep files of their own, only old ones.
     """
     files, names = children(location, "")
     foreign = [name for name in files if name != RESERVE or not location.is_local]
     foreign += [f"{name}/" for name in names if name not in LAYOUT_FOLDERS]
     for folder in TABLE_FOLDERS.values():
         foreign += [f"{folder}/{name}" for name in children(location, folder)[0]]
-    for folder, strange in ((MANIFEST, _beside_lance), (RECOVERY, _no_control)):
+    for folder, foreign_names in ((MANIFEST, _beside_lance), (RECOVERY, _no_control)):
         links: list[str] = []
         old = [file for file in listed(location, folder, links=links) if file.modified_s < old_s]
-        foreign += [f"{folder}/{path}" for path in (*strange(old), *links)]
+        foreign += [f"{folder}/{path}" for path in (*foreign_names(old), *links)]
     if foreign:
         text = "files lie where omnigraph puts none"
-        yield found("unexplained_file", text, count=len(foreign), examples=sorted(foreign), cause=FOREIGN)
+        yield make_finding("unexplained_file", text, count=len(foreign), examples=sorted(foreign), cause=FOREIGN)
 
 
 def _beside_lance(files: Iterable[StoredFile]) -> Iterator[str]:
@@ -194,15 +197,15 @@ def _beside_lance(files: Iterable[StoredFile]) -> Iterator[str]:
 
 def _no_control(files: Iterable[StoredFile]) -> Iterator[str]:
     for file in files:
-        is_ticket = file.path.count("/") == 1 and epoch_of(file.path) is not None
-        if not is_ticket and not _INTENT.fullmatch(file.path):
+        is_lock = file.path.count("/") == 1 and epoch_of(file.path) is not None
+        if not is_lock and not _INTENT.fullmatch(file.path):
             yield file.path
 
 
-def _tops(location: Location, folder: str, known: set[str]) -> Iterator[tuple[str, float]]:
+def _tops(location: Location, folder: str, folders_known: set[str]) -> Iterator[tuple[str, float]]:
     """(folder, time of a file in it) of everything directly below `folder` that is not known."""
     for name in folders(location, folder):
         below = f"{folder}/{name}"
-        if below not in known:
+        if below not in folders_known:
             for file in listed(location, below, links=[]):
                 yield below, file.modified_s

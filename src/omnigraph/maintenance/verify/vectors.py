@@ -1,9 +1,8 @@
-"""Vectors: sampled rows ask for themselves, through every partition of the index.
+"""Vectors: sampled rows are searched for by their own vectors, through every partition of the index.
 
-What comes back must be rows that are there, with the distance that their stored vectors have to the question; there
-must be as many as were asked for, or as there are; and the row itself must be among them, or as many rows that are
-just as near. Kinds that store an approximation are asked for more candidates, which Lance refines by the stored
-vectors.
+The results must be existing rows, with the distance of their stored vectors to the query; there must be as many as
+requested, or as exist; and the row itself must be among them, or as many rows that are as near. From kinds that store
+an approximation more candidates are requested, which Lance refines by the stored vectors.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.scope import Line
-from omnigraph.maintenance.verify.tables import tell
+from omnigraph.maintenance.verify.tables import line_finding
 
 SAMPLE_VECTORS = 8
 FULL_VECTORS_BATCH = 1024
@@ -71,32 +70,32 @@ def _ask(
     vector: np.ndarray,
     metric: str,
     probes: int,
-    wanted: int,
+    neighbours: int,
     exact: bool,
 ) -> Iterator[Finding]:
     if metric == "cosine" and not np.any(vector):
         return  # no direction, no distance
-    question: dict[str, Any] = {"column": column, "q": vector, "k": wanted, "nprobes": probes}
+    question: dict[str, Any] = {"column": column, "q": vector, "k": neighbours, "nprobes": probes}
     if not exact:
-        question |= {"refine_factor": CANDIDATES, "ef": CANDIDATES * wanted}
+        question |= {"refine_factor": CANDIDATES, "ef": CANDIDATES * neighbours}
     answer = table.scanner(columns=[column, "_distance"], nearest=question, with_row_id=True).to_table()
-    if answer.num_rows < wanted:
+    if answer.num_rows < neighbours:
         text = f"{named} returns fewer neighbours than there are rows"
-        yield tell("index_wrong_answer", line, text, examples=[f"{answer.num_rows} of {wanted}"])
+        yield line_finding("index_wrong_answer", line, text, examples=[f"{answer.num_rows} of {neighbours}"])
         return
-    given = answer.column("_distance").to_numpy()
+    distances = answer.column("_distance").to_numpy()
     real = _distances(_matrix(answer, column), vector, metric)
-    wrong = np.abs(given - real) > TOLERANCE * (1 + np.abs(real))
+    wrong = np.abs(distances - real) > TOLERANCE * (1 + np.abs(real))
     if wrong.any():
         first = [f"row {i}" for i in answer.column("_rowid").filter(pa.array(wrong)).to_pylist()]
         text = f"{named} answers with distances that the stored vectors do not have"
-        yield tell("index_stale", line, text, count=int(wrong.sum()), examples=first)
+        yield line_finding("index_stale", line, text, count=int(wrong.sum()), examples=first)
     elif row_id not in answer.column("_rowid").to_pylist() and metric != "dot":
         own = _distances(vector[None, :], vector, metric)[0]
-        # More rows than were asked for may be just as near: then any of them is right.
+        # More rows than requested may be as near: then any of them is right.
         if real.max(initial=0.0) > own + TOLERANCE:
             text = f"{named} does not find rows by their own vectors"
-            yield tell("index_wrong_answer", line, text, examples=[f"row {row_id}"])
+            yield line_finding("index_wrong_answer", line, text, examples=[f"row {row_id}"])
 
 
 def _distances(rows: np.ndarray, vector: np.ndarray, metric: str) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The process in which `isolated` runs tasks: `python -m omnigraph.maintenance.verify.worker`.
 
 One line of JSON per task on standard input, `{"work", "task"}`, one per result on standard output. It ends with its
-input, or when nothing was asked for a while. What libraries print goes to standard error. Should memory run out, the
-kernel is to end this process and no other.
+input, or when it had no task for a while. Output of libraries goes to standard error. If memory runs out, the kernel
+should end this process and no other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def answer(line: bytes) -> bytes:
     asked = orjson.loads(line)
     try:
         return perform(asked["work"], orjson.dumps(asked["task"]))
-    except Exception as error:  # noqa: BLE001 - told to whoever asked, as of a task in its own process
+    except Exception as error:  # noqa: BLE001 - returned to the parent, as of a task in its own process
         return orjson.dumps({"exception": "".join(traceback.format_exception_only(error)).strip()})
 
 

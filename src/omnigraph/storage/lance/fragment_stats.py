@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 AUTO_CLEANUP = "lance.auto_cleanup."
 """Settings with which a commit of anybody would collect old versions behind our back."""
+DELETED_SHARE = 0.1
+"""A fragment of which more is deleted is worth a rewrite."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ REFS = "refs"
 ROW_IDS_KEY = "omnigraph:row_ids"
 SWAP_RETRIES, SWAP_MOST_S = 2, 60.0
 """How often Lance retries one attempt at a swap, and for how long attempts are made."""
+SUSPICIOUS_S = 60.0
+"""A swap that took longer may have been stopped for days: its caller reads the state again."""
 
 IsUnchanged = Callable[["LanceDataset", "LanceDataset"], bool]
 """Whether the keys of a swap mean the same in both versions of the manifest."""

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import HostileOrDamagedManifest, StorageError
 from omnigraph.storage.durability import NotDurable
 from omnigraph.storage.lance import lance_api
-from omnigraph.storage.manifest.config import HEAD, PACKED, REFS, SwapLost
+from omnigraph.storage.manifest.config import HEAD, PACKED, REFS, SUSPICIOUS_S, SwapLost
 from omnigraph.storage.manifest.head_packs import Body, Entries, Pack, dump_packs, load_packs, merge, pack_row
 from omnigraph.storage.manifest.records import MAIN, Head
 from omnigraph.storage.manifest.rows import FORMAT_PACKED, record_row
@@ -59,8 +59,6 @@ LOOSE_KEPT = 16
 """How many loose heads a packing leaves."""
 SWAP_MAX_S = 2.0
 """For how long a packing tries to win its swap against writers of other branches."""
-SUSPICIOUS_S = 60.0
-"""A swap that took longer may have been stopped for days; then its place in history is looked at again."""
 
 
 def pack_if_due(manifest: Manifest) -> None:
