@@ -141,7 +141,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
 
     def close(self) -> None:
         """Let go of open tables. Nothing is pending: every write was finished when its call returned."""
-        self._engine = None
+        self._query_cache = None
         self._manifest = Manifest(self._location)
         self._committer = Committer(self._manifest, observer=self._committer.observe)
 

@@ -4,8 +4,8 @@
 2. run       as `Graph.query` or `Graph.mutate`: a read on one pinned state, a write in one commit or none
 
 Keeps: the answer is that of the same text given anew. A run on a state with another schema checks the text against that
-schema (once per schema, the engine remembers), so a statement lives as long as its graph handle; if it does not fit any
-more, the run is refused as the text would be. The parameters are those of the text and never change.
+schema (once per schema, cached by the query cache), so a statement lives as long as its graph handle; if it does not
+fit any more, the run is refused as the text would be. The parameters are those of the text and never change.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ class PreparedQuery:
             raise UsageError(detail=f"{self.name} only reads; if_commit and operation_id are for what writes.")
         snapshot = self._graph.snapshot(self.branch, commit=self._state.commit, as_of=self._state.as_of)
         checked = self._for(snapshot.view)
-        engine = self._graph.queries
-        analysis = engine.analysis((self._text, self._chosen, snapshot.view.head.schema), checked)
-        return run_query(snapshot, checked, given, options=self._options, cache=engine.cache, analysis=analysis)
+        query_cache = self._graph.queries
+        analysis = query_cache.analysis((self._text, self._chosen, snapshot.view.head.schema), checked)
+        return run_query(snapshot, checked, given, options=self._options, cache=query_cache.cache, analysis=analysis)
 
     __call__ = run
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.snapshot import AsOf, Snapshot
     from omnigraph.language.query.model import CheckedQuery
     from omnigraph.query.mutation.result import MutationResult
-    from omnigraph.query.query_cache import Engine
+    from omnigraph.query.query_cache import QueryCache
     from omnigraph.query.result import Result
     from omnigraph.tasks.engine import Engines
 
@@ -37,7 +37,7 @@ class QueryMethods:
 
     _committer: Committer
     _actor: str | None
-    _engine: Engine | None = None
+    _query_cache: QueryCache | None = None
 
     def _by(self, actor: str | None) -> str | None:
         """Who a write is by: the one that the call names, or else the one of this handle."""
@@ -146,13 +146,13 @@ class QueryMethods:
         from omnigraph.query.mutation.run import run_mutation
 
         text, file = query_text(source)
-        engine = self.queries
+        query_cache = self.queries
 
         def check(view: View) -> CheckedQuery:
-            return engine.checked(text, name, view.schema, view.head.schema, file=file)
+            return query_cache.checked(text, name, view.schema, view.head.schema, file=file)
 
         request = Request(branch=branch, actor=self._by(actor), if_commit=if_commit, operation_id=operation_id)
-        return run_mutation(self._committer, check, {**(params or {}), **values}, request, cache=engine.cache)
+        return run_mutation(self._committer, check, {**(params or {}), **values}, request, cache=query_cache.cache)
 
     @checked
     def prepare(
@@ -191,13 +191,13 @@ class QueryMethods:
         return spark_query(session, snapshot, checked, given)
 
     @property
-    def queries(self) -> Engine:
+    def queries(self) -> QueryCache:
         """Checked queries and what was derived for them: shared by all queries of this handle."""
-        if self._engine is None:
-            from omnigraph.query.query_cache import Engine
+        if self._query_cache is None:
+            from omnigraph.query.query_cache import QueryCache
 
-            self._engine = Engine()
-        return self._engine
+            self._query_cache = QueryCache()
+        return self._query_cache
 
 
 def query_text(source: str | os.PathLike[str]) -> tuple[str, str]:

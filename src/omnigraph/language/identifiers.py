@@ -1,21 +1,21 @@
-"""The form of every name, id and number that is read from storage. The only module that says what they look like.
+"""The form of every name, id and number that is read from storage. Only this module defines these forms.
 
-What a graph's folder holds may have been written by anybody: a disk that failed, or somebody who wants a path that
-leaves the folder, a filter text that selects other rows, an escape sequence for the terminal. So each value that
-becomes a path, a name or a part of a filter is compared with its form when it is read, before it is used, and once:
-after that the rest of the program relies on it.
+The content of a graph's folder is untrusted: a disk may have failed, or an attacker may have written a path that leaves
+the folder, a filter text that selects other rows, an escape sequence for the terminal. So each value that becomes a
+path, a name or a part of a filter is compared with its form once, when it is read and before it is used: after that the
+rest of the program relies on it.
 
-| form | what |
+| form | of |
 |---|---|
-| type_name, property_name, word | as the grammar of the schema language has them |
-| type_id, property_id | a letter and base32 digits, as `schema/ids.py` makes them |
-| incarnation | hexadecimal digits: a lifetime of a table or of a branch |
-| branch | parts of letters, digits, '.', '_' and '-', joined by '/', none of which is made of dots only |
-| fork | a line of a table below its `tree/`: forms of a branch name cover those of every generation |
+| type_name, property_name, word | as in the grammar of the schema language |
+| type_id, property_id | a letter and base32 digits, as `schema/ids.py` generates them |
+| incarnation | hexadecimal digits: the incarnation of a table or of a branch |
+| branch | parts of letters, digits, '.', '_' and '-', joined by '/', none of which consists of dots only |
+| fork | the name of a fork below the `tree/` of a table: the form of a branch name covers those of every generation |
 | token | ids of commits and schemas, kinds, nonces: letters, digits, '_', '-', ':' and '.' |
 | file_name | a file that a Lance version names, relative to a folder |
 
-Every function returns the value that it was given, or raises Malformed. A check takes well under a microsecond.
+Every function returns its argument or raises Malformed. A check takes well under a microsecond.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ BRANCH_LENGTH_MAX = 200
 SHOWN_MAX = 80
 VERSION_MAX = 2**63 - 1
 TIME_US_MAX = 253_402_300_799_999_999
-"""The last microsecond of the year 9999: later ones are no `datetime`."""
+"""The last microsecond of the year 9999, the largest `datetime`."""
 BRANCH_PART = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class Malformed(ValueError):
-    """A stored value that has not the form that it must have. Readers say where it was."""
+    """A stored value that does not have its required form. Readers add where it was (`reading`)."""
 
 
 def _form(what: str, pattern: str) -> Callable[[Any], str]:
@@ -53,7 +53,7 @@ def _form(what: str, pattern: str) -> Callable[[Any], str]:
 
 
 def shown(value: Any) -> str:
-    """A value for a sentence: in ASCII, so that nothing of it acts on a terminal, and short."""
+    """A value for a message: in ASCII, so that it holds no control characters, and cut to SHOWN_MAX characters."""
     text = ascii(value)
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
 
@@ -77,7 +77,7 @@ def branch(value: Any) -> str:
 
 
 def is_branch_path(name: str) -> bool:
-    """Whether every part of a name may be a part of a branch's name, and so of a path."""
+    """Whether every part of a name is a valid part of a branch name, and so of a path."""
     return all(BRANCH_PART.fullmatch(part) and part.strip(".") for part in name.split("/"))
 
 
@@ -95,21 +95,21 @@ def version(value: Any) -> int:
 
 
 def count(value: Any) -> int:
-    """How many, how far, which epoch."""
+    """A count, a distance, an epoch."""
     if type(value) is int and 0 <= value <= VERSION_MAX:
         return value
     raise Malformed(f"{shown(value)} is not a number of things")
 
 
 def number(value: Any) -> float:
-    """An amount that is not counted: seconds, a share."""
+    """A real amount: seconds, a share."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
         return value
     raise Malformed(f"{shown(value)} is not an amount")
 
 
 def fragment(value: Any) -> int:
-    """The id of a fragment: addresses of rows have 32 bits for it."""
+    """The id of a fragment: row addresses have 32 bits for it."""
     if type(value) is int and 0 <= value < 2**32:
         return value
     raise Malformed(f"{shown(value)} is not a fragment")
@@ -128,7 +128,7 @@ def time_us(value: Any) -> int:
 
 
 def text(value: Any) -> str:
-    """Free text, which nothing but people reads: names of actors, ids that clients choose."""
+    """Free text that the program does not interpret: names of actors, ids that clients choose."""
     if isinstance(value, str):
         return value
     raise Malformed(f"{shown(value)} is not a text")
@@ -152,7 +152,7 @@ def optional(check: Callable[[Any], T], value: Any) -> T | None:
 
 @contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Turn what is wrong with a stored value into the error that says where it stands."""
+    """Raise HostileOrDamagedManifest, which names the place, for a malformed stored value."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:

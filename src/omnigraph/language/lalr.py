@@ -1,12 +1,12 @@
-"""The parser of both languages: an LALR automaton that asks its lexer for one terminal at a time.
+"""The parser of both languages: an LALR automaton that calls its lexer for one terminal at a time.
 
-    grammar.lark    what a language is, for people
-    grammar.json    the automaton that lark builds of it, which is read here; a test holds the two together, and writes
-                    the second anew where it is asked to
+        grammar.lark    the grammar in its readable form
+    grammar.json    the automaton that lark builds from it, which is read here; a test compares the two, and writes
+                    the second again on request
 
 1. skip       space and comments, the same in both languages
-2. lex        the lexer is told which terminals may stand here: words are keywords only where they are expected
-3. feed       reduce by rules as long as the automaton says so, then shift
+2. lex        the lexer gets the terminals that may occur here: words are keywords only where they are expected
+3. feed       reduce by rules as long as the automaton requires it, then shift
 4. build      a rule becomes a Tree of its kept children; one whose name starts with _ is spliced into the rule above it
 
 Nothing recurses, whatever the text. Lark itself is not needed to parse: its import and its tables took longer than all
@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 
 END = "$END"
 Lexer = Callable[[str, int, Collection[str]], tuple[str, int]]
-"""From a text, a position in it and the terminals that may stand there to a terminal and its end; "" if it is none."""
+"""From a text, a position in it and the terminals that may occur there to a terminal and its end; "" if none."""
 
 _SKIPPED = re.compile(r"(?:[ \t\r\n\f\ufeff]+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
 
 
 class Token(str):
-    """A piece of the text, which knows its terminal and its place. Lines and columns count from 1."""
+    """A piece of the text with its terminal and its place. Lines and columns count from 1."""
 
     __slots__ = ("column", "end_column", "end_line", "line", "start", "type")
     type: str
@@ -42,7 +42,7 @@ class Token(str):
 
 
 class Tree:
-    """A rule and what it was made of: tokens and trees."""
+    """A rule and its children: tokens and trees."""
 
     __slots__ = ("children", "data")
 
@@ -52,7 +52,7 @@ class Tree:
 
 
 class Unexpected(Exception):
-    """A token that may not stand where it does, or a character that is none: its type is "" then."""
+    """A token that is not accepted at its place, or a character that starts no token: its type is "" then."""
 
     def __init__(self, token: Token, expected: set[str], before: Token | None) -> None:
         super().__init__(token)
@@ -65,9 +65,9 @@ class Rule(NamedTuple):
     origin: str
     size: int
     name: str | None
-    """Of the tree that it becomes; None if its children are spliced into the rule above."""
+    """The name of its tree; None if its children are spliced into the rule above."""
     only_child_stays: bool
-    """Whether a single child stands for the whole."""
+    """Whether a single child replaces the tree."""
     kept: list[tuple[int, bool]]
     """The children that are kept, and whether each is spliced."""
 
@@ -78,7 +78,7 @@ class Rule(NamedTuple):
                 kept.append(children[index])
             elif kept:
                 kept += children[index]
-            else:  # nobody else has this list: a long one that grows at its end is not copied each time
+            else:  # this list has no other reference: reuse it, so that a long list that grows at its end is not copied
                 kept = children[index]
         if self.name is None:
             return kept
@@ -86,13 +86,15 @@ class Rule(NamedTuple):
 
 
 class Grammar:
-    """The automaton: what each state does at a terminal (shift to a state, or reduce by rule -1 - n), and its gotos."""
+    """The automaton: the action of each state at a terminal (shift to a state, or reduce by rule -1 - n), and its
+    gotos.
+    """
 
     def __init__(self, tables: dict[str, Any]) -> None:
         self.words: dict[str, str] = tables["words"]
-        """Terminals that are one text each, by that text."""
+        """Terminals of a fixed text, by that text."""
         self.patterns: dict[str, str] = tables["patterns"]
-        """The expressions of all others, by name."""
+        """The regular expressions of all others, by name."""
         self._actions: list[dict[str, int]] = tables["actions"]
         self._gotos: list[dict[str, int]] = tables["gotos"]
         self._end: int = tables["end"]
@@ -104,10 +106,10 @@ class Grammar:
         last: Token | None = None
         position, line, line_start = 0, 1, 0
         while True:
-            after = _skipped(text, position)
-            if newlines := text.count("\n", position, after):
-                line, line_start = line + newlines, text.rfind("\n", position, after) + 1
-            position = after
+            next_start = _skipped(text, position)
+            if newlines := text.count("\n", position, next_start):
+                line, line_start = line + newlines, text.rfind("\n", position, next_start) + 1
+            position = next_start
             if position == len(text):
                 token = _end_of(last)
             else:
@@ -120,13 +122,13 @@ class Grammar:
                     line, line_start = line + newlines, text.rfind("\n", position, end) + 1
                 token.end_line, token.end_column = line, end - line_start + 1
                 position = end
-            whole = self._feed(states, values, token, last)
-            if whole is not None:
-                return whole
+            tree = self._feed(states, values, token, last)
+            if tree is not None:
+                return tree
             last = token
 
     def _feed(self, states: list[int], values: list[Any], token: Token, last: Token | None) -> Tree | None:
-        """Shift the token, after all that can be reduced before it; the whole tree once the end is fed."""
+        """Shift the token after all possible reductions; return the whole tree at the end of the text."""
         while True:
             action = self._actions[states[-1]].get(token.type)
             if action is None:
@@ -144,7 +146,7 @@ class Grammar:
                 return values[0]  # type: ignore[no-any-return]
 
     def _acceptable(self, states: list[int]) -> set[str]:
-        """The terminals that can be shifted: a state also reduces at some that are refused further on."""
+        """The terminals that can be shifted: a state also reduces at some that are refused later."""
         here = self._actions[states[-1]]
         return {terminal for terminal in here if self._is_shifted(states, terminal)} or set(here)
 
@@ -160,14 +162,14 @@ class Grammar:
 
 
 def _skipped(text: str, position: int) -> int:
-    """Where the next token starts."""
-    found = _SKIPPED.match(text, position)
-    assert found is not None, "no space at all is a match, too"
-    return found.end()
+    """The start of the next token."""
+    match = _SKIPPED.match(text, position)
+    assert match is not None, "the pattern also matches the empty text"
+    return match.end()
 
 
 def _end_of(last: Token | None) -> Token:
-    """The end of the text, which is told of at the end of the last token."""
+    """The token for the end of the text, which is reported at the end of the last token."""
     token = Token("")
     token.type = END
     token.start = last.start if last else 0
@@ -178,7 +180,7 @@ def _end_of(last: Token | None) -> Token:
 
 @cache
 def grammar_of(package: str) -> Grammar:
-    """The grammar of a package, read on first use and kept for the process."""
+    """The grammar of a package, read on first use and cached for the process."""
     tables = pkgutil.get_data(package, "grammar.json")
     assert tables is not None, f"{package} is installed without its grammar.json"
     return Grammar(json.loads(tables))

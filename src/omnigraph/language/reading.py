@@ -1,6 +1,6 @@
-"""What both languages share about the text that they are given.
+"""Checks of the source text that both languages share.
 
-Lone surrogates, which no file in UTF-8 holds, NUL and texts beyond a size are refused before anything is parsed.
+Lone surrogates, which no UTF-8 file holds, NUL and texts above a size are refused before parsing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 TEXT_CHARS_MAX = 2_000_000
-"""Far beyond what people and tools write; the time of the parser and the checker is bounded with it."""
+"""Far more than people and tools write; it bounds the time of the parser and the checker."""
 
 
 def check_text(source: Source, what: str, refuse: Callable[[Place, str], Exception]) -> None:
-    """Raise what `refuse` makes of the first character that no plain text holds. `what` is what the text is."""
+    """Raise the error of `refuse` for the first character that is not plain text. `what` names the kind of text."""
     if len(source.text) > TEXT_CHARS_MAX:
         detail = f"The text has {len(source.text):,} characters, and {what} at most {TEXT_CHARS_MAX:,}."
         raise refuse(source.place_of(0), detail)
@@ -33,20 +33,22 @@ def check_text(source: Source, what: str, refuse: Callable[[Place, str], Excepti
         raise refuse(source.place_of(error.start), detail) from None
 
 
-def open_text(source: Source, offset: int, found: str) -> str:
-    """What is wrong with a text whatever was expected there: something is never closed, or is no letter of ours."""
+def open_text(source: Source, offset: int, token: str) -> str:
+    """The message for an error that does not depend on what was expected: an unclosed string or comment, or a letter
+    outside of ASCII.
+    """
     rest = source.text[offset : offset + 2]
-    if rest[:1] == '"' and '"' not in found[1:]:
+    if rest[:1] == '"' and '"' not in token[1:]:
         return "This string is never closed."
     if rest == "/*":
         return "This comment is never closed."
-    if not found.isascii():
-        return f"Unexpected {found!r}: names are made of the letters A to Z, digits and _."
+    if not token.isascii():
+        return f"Unexpected {token!r}: names are made of the letters A to Z, digits and _."
     return ""
 
 
 def open_string(error: Unexpected) -> str:
-    """A string that runs over several lines right before the error is most likely missing its closing quote."""
+    """A hint for a string over several lines right before the error: its closing quote is probably missing."""
     token = error.before
     if token is not None and token.type == "STRING" and token.end_line != token.line:
         return f" Is the string that opens on line {token.line} missing its closing quote?"

@@ -1,8 +1,9 @@
-r"""Regular expressions that users write: RE2 runs them all, in time proportional to the text whatever the pattern.
+r"""Regular expressions of users: RE2 runs them all, in time proportional to the text whatever the pattern.
 
-`matches` takes patterns as RE2 reads them: `\d`, `\w` and `\s` mean ASCII. `@check` takes them as Python reads them,
-where these mean Unicode: `CheckPattern` rewrites what the two read differently, in two forms. Texts in ASCII, nearly
-all, are searched with a short form. A form with Unicode classes takes RE2 long to compile and is for the other texts.
+`matches` takes patterns in the syntax of RE2: `\d`, `\w` and `\s` mean ASCII. `@check` takes them in the syntax of
+Python, where these mean Unicode: `CheckPattern` rewrites the differences, in two forms. ASCII texts, which are nearly
+all, are searched with a short form. The form with Unicode classes takes RE2 long to compile and is used for the other
+texts.
 
 | in a pattern of @check | RE2                                                            |
 |------------------------|----------------------------------------------------------------|
@@ -13,7 +14,7 @@ all, are searched with a short form. A form with Unicode classes takes RE2 long 
 | `$`                    | the end of the text; not also before a line break at the end   |
 | `\b`                   | letters and digits of ASCII only                               |
 
-Lookaround, backreferences, atomic groups and comments are not for RE2, and refused where a schema is read.
+RE2 does not support lookaround, backreferences, atomic groups and comments: they are refused when a schema is read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from functools import lru_cache
 from typing import Any
 
 PATTERN_CHARS_MAX = 10_000
-# What Python's regular expressions know and RE2 does not.
+# Constructs of Python's regular expressions that RE2 does not support.
 _FOREIGN = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?(?:[=!>]|<[=!]|P=|\()|\\[1-9])")
 _TOKEN = re.compile(
     r"""\\Q.*?(?:\\E|\Z)          # a literal stretch
@@ -40,10 +41,10 @@ _ASCII = {"s": _SPACE, "S": r"\x{0}-\x{8}\x{e}-\x{1b}!-\x{10ffff}"}
 _UNICODE = {
     "d": r"\p{Nd}",
     "D": r"\P{Nd}",
-    # The underscore comes first: behind \p{N} it could become the begin of a range.
+    # The underscore comes first: behind \p{N} it could become the start of a range.
     "w": r"_\p{L}\p{N}",
-    # Inside of a class: all that is neither letter nor number, of the connectors all but the underscore. What Unicode
-    # has not assigned is in no class of RE2.
+    # Inside of a class: all that is neither letter nor number, of the connectors all but the underscore. Unassigned
+    # code points are in no class of RE2.
     "W": r"\p{C}\p{M}\p{S}\p{Z}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}"
     r"\x{203f}\x{2040}\x{2054}\x{fe33}\x{fe34}\x{fe4d}-\x{fe4f}\x{ff3f}",
     "s": _SPACE + r"\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}",
@@ -98,21 +99,21 @@ class CheckPattern:
         return first if first is not None or not needs_unicode else _compile_problem(self.unicode)
 
     def unmatched(self, texts: Any) -> Any:
-        """Of an Arrow array of texts those in which the pattern is not found."""
+        """The texts of an Arrow array that the pattern does not match."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         is_ascii = pc.string_is_ascii(texts)
         parts = [texts.filter(is_ascii), texts.filter(pc.invert(is_ascii))]
-        wrong = []
+        unmatched = []
         for part, form in zip(parts, (self.ascii, self.unicode), strict=True):
             if len(part):
-                wrong.append(part.filter(pc.invert(pc.match_substring_regex(part, form))))
-        return pa.concat_arrays(wrong) if wrong else texts
+                unmatched.append(part.filter(pc.invert(pc.match_substring_regex(part, form))))
+        return pa.concat_arrays(unmatched) if unmatched else texts
 
 
 def _rewritten(text: str, classes: dict[str, str]) -> str:
-    """The pattern as RE2 has to read it to mean what Python means."""
+    """The RE2 pattern with the meaning of the Python pattern."""
     parts: list[str] = []
     in_class = False
     for match in _TOKEN.finditer(text):
@@ -121,7 +122,7 @@ def _rewritten(text: str, classes: dict[str, str]) -> str:
             parts.append(_escape(token, classes, in_class=in_class))
             continue
         if token[0] == "[" and in_class:
-            # Inside of a class it is a character, and what the token took along has its own meaning.
+            # Inside of a class it is a character, and the rest of the token has its own meaning.
             parts.append("\\[" + token[1:])
             in_class = not token.endswith("]")
             continue

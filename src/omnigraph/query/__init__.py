@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from omnigraph.query.limits import Options
     from omnigraph.query.mutation.result import MutationResult
     from omnigraph.query.mutation.run import run_mutation
-    from omnigraph.query.query_cache import Engine
+    from omnigraph.query.query_cache import QueryCache
     from omnigraph.query.result import Result
 
 _HOME = {
-    "Engine": "query_cache",
+    "QueryCache": "query_cache",
     "MutationResult": "mutation.result",
     "Options": "limits",
     "Result": "result",
@@ -29,7 +29,7 @@ _HOME = {
     "run_mutation": "mutation.run",
     "run_query": "execution.run",
 }
-__all__ = ["Engine", "MutationResult", "Options", "Result", "bound_rows", "run_mutation", "run_query"]
+__all__ = ["MutationResult", "Options", "QueryCache", "Result", "bound_rows", "run_mutation", "run_query"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,13 +1,14 @@
-"""What one query may use, and what it has used: time, rows, memory. A limit that is passed ends the query at once.
+"""Limits of one query and what it has used: time, rows, memory. Exceeding a limit ends the query at once.
 
-Time is looked at between steps, between batches of a scan, in joins and traversals after every 250,000 rows, in
-expressions, sorts and aggregates after every million at most. Memory is what the query itself holds: bound rows, values
-and results, not the caches, which have their own budget. How many rows a join makes is counted from the sizes of its
-groups before it makes them: beyond the memory, or beyond `max_rows` where nothing after it drops a row of the answer,
-it is not begun. Without a limit the machine sets one.
+Time is checked between steps, between batches of a scan, in joins and traversals after every 250,000 rows, in
+expressions, sorts and aggregates after at most every million rows. Memory is what the query itself holds: bound rows,
+values and results, not the caches, which have their own budget. The number of rows of a join is computed from the sizes
+of its groups before they are built: if it exceeds the memory limit, or `max_rows` where no later step drops a row of
+the answer, the join does not start. Without a limit, the memory of the machine is the limit.
 
-Functions on plain arrays (`frame`, `sorting`, `ranking`) know no query. They call `checkpoint` between parts of their
-work and `reserve` before a large allocation; both ask the watch of the query that runs in this thread, if there is one.
+Functions on plain arrays (`frame`, `sorting`, `ranking`) take no query. They call `checkpoint` between parts of their
+work and `reserve` before a large allocation; both check the `Watch` of the query that runs in this thread, if there is
+one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from omnigraph.errors import OutOfMemory, QueryTimeout, ResourceLimit, UsageErro
 
 @dataclass(frozen=True)
 class Options:
-    """`traverse` is csr or index to force one way, None to choose for every step."""
+    """`traverse` is csr or index to force one method, None to choose for every step."""
 
     timeout_s: float | None = None
     max_rows: int | None = None
@@ -43,20 +44,20 @@ class Options:
 
 
 @dataclass
-class Step:
-    """One thing that was done. `estimated` is None where nothing was foreseen."""
+class ExecutedStep:
+    """One executed step. `estimated` is None where there was no estimate."""
 
     name: str
     about: object
-    """A clause, clauses, expressions, or a text: made into words only when somebody asks."""
+    """A clause, clauses, expressions, or a text: formatted only when `detail` is read."""
     estimated: int | None = None
     rows: int = 0
     seconds: float = 0.0
     depth: int = 0
     used: list[str] = field(default_factory=list)
-    """Indices and caches that answered."""
+    """Indices and caches that were used."""
     look: list[Callable[[], Sequence[str]]] = field(default_factory=list)
-    """What is found out only if somebody asks: the indices that Lance takes for a scan."""
+    """Computed only when `by` is read: the indices that Lance uses for a scan."""
 
     @property
     def detail(self) -> str:
@@ -66,7 +67,7 @@ class Step:
 
     @property
     def by(self) -> list[str]:
-        """All that answered."""
+        """All indices and caches that were used."""
         return [*self.used, *(name for look in self.look for name in look())]
 
     def to_json(self) -> dict[str, Any]:
@@ -83,7 +84,7 @@ class Step:
 
 @contextmanager
 def enough_memory(query: str) -> Iterator[None]:
-    """Turn what numpy and Arrow raise when there is no more memory into an error of ours."""
+    """Raise OutOfMemory where numpy or Arrow raise MemoryError."""
     try:
         yield
     except MemoryError as error:
@@ -94,14 +95,14 @@ _RUNNING: ContextVar[Watch | None] = ContextVar("omnigraph_query_watch", default
 
 
 def checkpoint() -> None:
-    """End the query that runs in this thread if its time is over."""
+    """Raise QueryTimeout if the time of the query that runs in this thread is over."""
     watch = _RUNNING.get()
     if watch is not None:
         watch.tick()
 
 
 def reserve(needed_bytes: int) -> None:
-    """End the query that runs in this thread if its time is over, or if it may not hold so many bytes more."""
+    """Raise if the time of the query in this thread is over, or if it may not allocate that many more bytes."""
     watch = _RUNNING.get()
     if watch is not None:
         watch.tick()
@@ -110,27 +111,27 @@ def reserve(needed_bytes: int) -> None:
 
 @contextmanager
 def holding(held_bytes: int) -> Iterator[None]:
-    """Count these bytes in the query that runs in this thread, in addition to what is reserved meanwhile."""
+    """Count these bytes in the query that runs in this thread, in addition to what is reserved within the block."""
     watch = _RUNNING.get()
     with nullcontext() if watch is None else watch.holding(held_bytes):
         yield
 
 
 class Watch:
-    """The clock and the ledger of one run."""
+    """The clock and the memory account of one run."""
 
     def __init__(self, query: str, options: Options) -> None:
         self.query = query
         self.options = options
-        self.steps: list[Step] = []
+        self.steps: list[ExecutedStep] = []
         self.began = time.perf_counter()
         self._deadline = None if options.timeout_s is None else self.began + options.timeout_s
-        self._open: list[Step] = []
+        self._open: list[ExecutedStep] = []
         self._held_bytes = 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """`checkpoint` and `reserve` ask this watch."""
+        """Make `checkpoint` and `reserve` of this thread check this watch."""
         token = _RUNNING.set(self)
         try:
             yield
@@ -139,7 +140,7 @@ class Watch:
 
     @contextmanager
     def holding(self, held_bytes: int) -> Iterator[None]:
-        """Count these bytes in addition to whatever is asked for meanwhile."""
+        """Count these bytes in addition to what is reserved within the block."""
         self.memory(held_bytes)
         self._held_bytes += held_bytes
         try:
@@ -153,20 +154,20 @@ class Watch:
         self._held_bytes += kept_bytes
 
     @contextmanager
-    def step(self, name: str, about: object, estimated: float | None = None) -> Iterator[Step]:
+    def step(self, name: str, about: object, estimated: float | None = None) -> Iterator[ExecutedStep]:
         self.tick()
-        made = Step(name, about, None if estimated is None else round(estimated), depth=len(self._open))
-        self.steps.append(made)
-        self._open.append(made)
+        step = ExecutedStep(name, about, None if estimated is None else round(estimated), depth=len(self._open))
+        self.steps.append(step)
+        self._open.append(step)
         started = time.perf_counter()
         try:
-            yield made
+            yield step
         finally:
-            made.seconds = time.perf_counter() - started
+            step.seconds = time.perf_counter() - started
             self._open.pop()
 
     def use(self, what: str) -> None:
-        """Something answered for the step that is under way."""
+        """Record an index or cache that the current step used."""
         if self._open and what not in self._open[-1].used:
             self._open[-1].used.append(what)
 
@@ -175,14 +176,14 @@ class Watch:
             raise QueryTimeout(query=self.query, timeout_s=self.options.timeout_s)
 
     def memory(self, needed_bytes: int) -> None:
-        """What the query is about to hold in addition to what is counted already (`holding`, `keep`)."""
+        """Check bytes about to be allocated in addition to those already counted (`holding`, `keep`)."""
         budget = self.options.max_memory_bytes
         total = self._held_bytes + int(needed_bytes)
         if budget is not None and total > budget:
             raise ResourceLimit(query=self.query, resource="memory_bytes", limit=budget, actual=total)
 
     def building(self, rows: int, columns: int, *, rows_max: int | None = None) -> None:
-        """A join is about to build so many rows. `rows_max`: every one of more rows than that is one of the answer."""
+        """Check a join that is about to build that many rows. `rows_max`: every row above it is a row of the answer."""
         self.tick()
         if rows_max is not None and rows > rows_max:
             assert self.options.max_rows is not None, "only that limits rows"
@@ -192,10 +193,10 @@ class Watch:
         self.memory(rows * 8 * columns)
 
     def stop(self) -> None:
-        """The answer is there: what is read of it from now on takes no time of the query."""
+        """End the time limit: reading the finished result does not count."""
         self._deadline = None
 
     def answer(self, rows: int) -> None:
-        most = self.options.max_rows
-        if most is not None and rows > most:
-            raise ResourceLimit(query=self.query, resource="rows", limit=most, actual=rows)
+        rows_max = self.options.max_rows
+        if rows_max is not None and rows > rows_max:
+            raise ResourceLimit(query=self.query, resource="rows", limit=rows_max, actual=rows)

@@ -1,4 +1,4 @@
-"""What a graph handle keeps for its queries: checked queries by text and schema, and the cache of derived data."""
+"""The query cache of a graph handle: checked queries by text and schema, and derived data of tables."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PLANS_MAX = 512
 Named = tuple[str, str | None, str]
 
 
-class Engine:
-    """Threads may share it."""
+class QueryCache:
+    """Threads may share an instance."""
 
     def __init__(self) -> None:
         self.cache = Cache()
@@ -38,16 +38,16 @@ class Engine:
         """The named query of the text, or its only one, checked against the schema."""
         key = (text, name, schema_id)
         with self._lock:
-            known = self._checked.get(key)
-            if known is not None:
+            checked = self._checked.get(key)
+            if checked is not None:
                 self._checked.move_to_end(key)
-                return known
-        found = check_query(chosen(parse_queries(text, file=file), name), schema)
+                return checked
+        checked_query = check_query(chosen(parse_queries(text, file=file), name), schema)
         with self._lock:
-            self._checked[key] = found
+            self._checked[key] = checked_query
             while len(self._checked) > PLANS_MAX:
                 self._checked.popitem(last=False)
-        return found
+        return checked_query
 
     def query(
         self,
@@ -71,14 +71,14 @@ class Engine:
         )
 
     def analysis(self, key: Named, checked: CheckedQuery) -> Analysis:
-        """What is known of a checked query: the same as long as it is kept."""
+        """The analysis of a checked query, from the cache or new."""
         with self._lock:
-            found = self._analysed.get(key)
-            if found is None or found.body is not checked.body:
-                found = self._analysed[key] = Analysis(checked.body)
+            analysis = self._analysed.get(key)
+            if analysis is None or analysis.body is not checked.body:
+                analysis = self._analysed[key] = Analysis(checked.body)
                 while len(self._analysed) > PLANS_MAX:
                     self._analysed.popitem(last=False)
-            return found
+            return analysis
 
 
 def chosen(file: QueryFile, name: str | None) -> Any:

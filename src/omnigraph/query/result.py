@@ -1,6 +1,6 @@
-"""The answer of a read query: rows as Arrow, batch by batch or whole, as Python values, as a table for people.
+"""The result of a read query: rows as Arrow, batch by batch or whole, as Python values, as a text table.
 
-Rows that are many are made when they are asked for; they belong to one snapshot however late that is.
+The rows of a large result are built when they are read; they belong to the snapshot of the query however late that is.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.errors import NotAvailable
-from omnigraph.query.limits import Step
+from omnigraph.query.limits import ExecutedStep
 
 BATCH_ROWS = 8192
 SHOWN_ROWS = 50
 CELL_CHARS = 60
 Make = Callable[[int, int], pa.RecordBatch]
-"""The rows from one place to another, as a batch."""
+"""The rows from start to stop, as a batch."""
 
 
 class Result:
@@ -31,7 +31,7 @@ class Result:
         *,
         branch: str,
         commit: str,
-        steps: list[Step],
+        steps: list[ExecutedStep],
         seconds: float,
     ) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Result:
     # ---- rows
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """The rows in order, some at a time."""
+        """The rows in order, `rows` at a time."""
         if self._table is not None:
             yield from self._table.to_batches(max_chunksize=rows)
             return
@@ -87,10 +87,10 @@ class Result:
         polars = _require("polars", "to_polars")
         return polars.from_arrow(self.to_arrow())
 
-    # ---- for people
+    # ---- text
 
     def explain(self) -> dict[str, Any]:
-        """What was done: steps with guessed and real rows, what answered them, and time."""
+        """The executed steps with estimated and actual rows, the indices and caches used, and time."""
         return {
             "query_name": self.name,
             "branch": self.branch,
@@ -128,7 +128,7 @@ class Result:
 
 
 def cell(value: Any) -> str:
-    """A value in a table: one line, not too long."""
+    """A value in a text table: one line of at most CELL_CHARS characters."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -4,8 +4,8 @@
     checked = check_query(file.query("friends"), schema)
     values = bind_params(checked, {"name": "Ada"})
 
-Pure: no files but the grammar, no Lance, no Arrow. `model` says what a checked query means. Names load their modules
-when they are first used, and the parser itself is loaded by the first parse.
+Pure: no files but the grammar, no Lance, no Arrow. `model` defines the meaning of a checked query. Names load their
+modules when they are first used, and the parser is loaded by the first parse.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """From a parsed query and a schema to a CheckedQuery.
 
 1. pattern   variables, their types, conditions (`patterns`)
-2. columns   names and types of what is returned; aggregates make groups
-3. order     keys, and what breaks ties so that the order is total
+2. columns   names and types of the result columns; aggregates make groups
+3. order     keys, and tie breakers so that the order is total
 4. limits    whole numbers, or parameters that are
 
-Statements are in `statements`. The first thing that is wrong is raised as QueryCheckError with its code and place.
+Statements are in `statements`. The first error is raised as QueryCheckError with its code and place.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def check_query(query: tree.Query, schema: Schema) -> CheckedQuery:
 
 
 def checked_in(context: Context) -> CheckedQuery:
-    """As check_query, for callers that want to see what else the context gathered."""
+    """As check_query, for callers that also need the notes of the context."""
     query = context.query
     body = (
         _read(context, query.body)
@@ -72,7 +72,7 @@ def _read(context: Context, body: tree.Read) -> Read:
     aggregated = any(has_aggregate(c.value) for c in columns)
     aggregated = aggregated or any(_calls_aggregate(e) for e in (*body.having, *(o.value for o in body.order)))
     group = tuple(i for i, c in enumerate(columns) if not has_aggregate(c.value)) if aggregated else ()
-    reader = _Rows(context, scope, body, columns, aggregated, group)
+    reader = _RowStages(context, scope, body, columns, aggregated, group)
     if aggregated:
         reader.check_groups()
     having = reader.having()
@@ -146,8 +146,8 @@ def _calls_aggregate(e: tree.Expression) -> bool:
 # ---- groups, order, limits -------------------------------------------------------------------------------------------
 
 
-class _Rows:
-    """What happens to rows after the pattern."""
+class _RowStages:
+    """Checks of the stages after the pattern: groups, having, order."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class _Rows:
         self.aliases = {p.alias: c.value for p, c in zip(body.projections, columns, strict=True) if p.alias is not None}
 
     def check_groups(self) -> None:
-        """Beside an aggregate a column may only use what the rows of a group share."""
+        """A column with an aggregate may only use values that all rows of a group share."""
         keys = [self.columns[i].value for i in self.group]
         for p, c in zip(self.body.projections, self.columns, strict=True):
             if has_aggregate(c.value):
@@ -182,13 +182,13 @@ class _Rows:
         if not self.body.having:
             return None
         typer = Typer(self.context, self.scope, "having", aliases=self.aliases)
-        found: list[Expression] = []
+        conditions: list[Expression] = []
         for e in self.body.having:
             condition = self.over_columns(typer.condition(e), e.place, "having")
-            found.extend(condition.operands if isinstance(condition, And) else (condition,))
-        if len(found) == 1:
-            return found[0]
-        return And(tuple(found), BOOL.null(any(f.type.nullable for f in found)))
+            conditions.extend(condition.operands if isinstance(condition, And) else (condition,))
+        if len(conditions) == 1:
+            return conditions[0]
+        return And(tuple(conditions), BOOL.null(any(f.type.nullable for f in conditions)))
 
     def key(self, item: tree.OrderItem) -> Key:
         value = Typer(self.context, self.scope, "order", aliases=self.aliases).read(item.value)
@@ -210,19 +210,19 @@ class _Rows:
             check_output(self.context, value, place)
 
     def over_columns(self, value: Expression, place: Place, what: str) -> Expression:
-        """The expression in terms of columns, where it repeats one; and nothing of single rows besides."""
-        found = _replaced(value, {c.value: i for i, c in reversed(list(enumerate(self.columns)))})
+        """The expression with columns in place of equal parts; refuses other values of single rows."""
+        replaced = _replaced(value, {c.value: i for i, c in reversed(list(enumerate(self.columns)))})
         if self.aggregated:
-            stray = _stray(found, [])
+            stray = _stray(replaced, [])
             if stray is not None:
                 raise self.context.fail("T9", place, f"{_named(stray)} is not one of the columns to group by.")
-            if self.body.distinct and what == "order" and has_aggregate(found):
+            if self.body.distinct and what == "order" and has_aggregate(replaced):
                 detail = "order can only use columns of return here: distinct keeps only the columns."
                 raise self.context.fail("T29", place, detail)
-        elif _stray(found, []) is not None or has_aggregate(found):
+        elif _stray(replaced, []) is not None or has_aggregate(replaced):
             why = "distinct keeps only the columns" if self.body.distinct else "there are no groups"
             raise self.context.fail("T29", place, f"{what} can only use columns of return here: {why}.")
-        return found
+        return replaced
 
     def check_ranks(self, order: tuple[Key, ...]) -> None:
         ranks = [v for k in order for v in walk(k.value) if isinstance(v, Nearest | Fused)]
@@ -240,7 +240,7 @@ class _Rows:
 
 
 def _stray(value: Expression, keys: list[Expression]) -> Expression | None:
-    """Something of a single row, outside of aggregates and of the keys."""
+    """A value of a single row, outside of aggregates and of the keys; None if there is none."""
     if value in keys or isinstance(value, Aggregate):
         return None
     if isinstance(value, Property | Object | PathOf):
@@ -249,9 +249,9 @@ def _stray(value: Expression, keys: list[Expression]) -> Expression | None:
         part = getattr(value, name)
         for p in part if isinstance(part, tuple) else (part,):
             if hasattr(p, "type") and not isinstance(p, Variable):
-                found = _stray(p, keys)
-                if found is not None:
-                    return found
+                stray = _stray(p, keys)
+                if stray is not None:
+                    return stray
     return None
 
 
@@ -261,7 +261,7 @@ def _replaced(value: Expression, columns: dict[Expression, int]) -> Expression:
     if isinstance(value, Aggregate | Property | Object | PathOf | Constant | Parameter | Output):
         return value
     if isinstance(value, Search | Nearest | Bm25 | Fused):
-        # They look at the property of a row, not at the value of a column that is equal to it.
+        # They read the property of a row, not the value of an equal column.
         return value
     changes: dict[str, Any] = {}
     for name in value.__slots__:
@@ -282,7 +282,7 @@ def _named(value: Expression) -> str:
 def _count(context: Context, value: tree.Constant | tree.Variable | None, what: str) -> Constant | Parameter | None:
     if value is None:
         return None
-    found = Typer(context, Scope(), "value").read(value)
-    if not (isinstance(found, Constant | Parameter) and found.type.is_integer):
-        raise context.fail("T29", value.place, f"{what} takes a whole number, not {describe(found.type)}.")
-    return found
+    count = Typer(context, Scope(), "value").read(value)
+    if not (isinstance(count, Constant | Parameter) and count.type.is_integer):
+        raise context.fail("T29", value.place, f"{what} takes a whole number, not {describe(count.type)}.")
+    return count

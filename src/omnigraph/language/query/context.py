@@ -1,4 +1,4 @@
-"""What all parts of the checker share: the schema, the parameters, the scopes of variables, and how to refuse."""
+"""The state that all parts of the checker share: the schema, the parameters, the scopes of variables, and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EDGE_ENDS = {"from": "src", "src": "src", "@src": "src", "to": "dst", "dst": "ds
 
 @dataclass
 class Scope:
-    """Variables by name, those of the blocks around it included. A block never changes the scope around it."""
+    """Variables by name, including those of the enclosing blocks. A block never changes an enclosing scope."""
 
     outer: Scope | None = None
     names: dict[str, Variable] = field(default_factory=dict)
@@ -32,7 +32,9 @@ class Scope:
         return None
 
     def until(self, outer: Scope) -> dict[str, Variable]:
-        """What the scopes inside of this outer one bind; of two variables of a name the inner one."""
+        """The variables that the scopes inside of this outer one bind; an inner variable hides an outer one of its
+        name.
+        """
         merged: dict[str, Variable] = {}
         scope: Scope | None = self
         while scope is not None and scope is not outer:
@@ -54,7 +56,7 @@ class Note:
 
 
 class Context:
-    """`notes` are places that the check lets pass and lint warns of."""
+    """`notes` are places that pass the check and that lint warns of."""
 
     def __init__(self, query: Query, schema: Schema) -> None:
         self.query = query
@@ -70,12 +72,12 @@ class Context:
     def fail(
         self, code: str, place: Place, detail: str, *, word: str = "", known: Iterable[str] = ()
     ) -> QueryCheckError:
-        """The error to raise; with `word`, a near miss among `known` is suggested behind the sentence."""
+        """The error to raise; with `word`, the message suggests a similar word of `known`."""
         hint, suggestion = _hinted(word, known)
         return self.query.text.reject(code, place, detail + hint, self.query.name, suggestion)
 
     def note(self, place: Place, detail: str, *, word: str = "", known: Iterable[str] = ()) -> None:
-        """As fail, but it only leaves a note."""
+        """As fail, but only adds a note."""
         hint, suggestion = _hinted(word, known)
         self.notes.append(Note(place, detail + hint, suggestion))
 
@@ -101,11 +103,11 @@ class Context:
         raise self.fail("T1", place, f"There is no node type {name}.", word=name, known=known)
 
     def edge_named(self, word: str, place: Place) -> EdgeType:
-        found = self._edges.get(word.lower())
-        if found is None:
+        edge = self._edges.get(word.lower())
+        if edge is None:
             known = [e.name[0].lower() + e.name[1:] for e in self.schema.edges]
             raise self.fail("T4", place, f"There is no edge {word}.", word=word, known=known)
-        return found
+        return edge
 
     def node(self, name: str) -> Entity:
         return self.entity(self.schema.node[name])
@@ -124,34 +126,36 @@ class Context:
         return Variable(name, slot, kind, types, nullable)
 
     def property(self, variable: Variable, name: str, place: Place, code: str = "T6") -> Property:
-        """A column of everything that the variable can be; `code` is for a name that one of its types lacks."""
-        found: Type | None = None
+        """A column of all types of the variable; `code` is the error for a name that one of its types lacks."""
+        common_type: Type | None = None
         ids: list[tuple[str, str]] = []
         column = name
         for entity in variable.types:
             t = self.type_of(entity)
             column, type_, property_id = self._column(t, name, place, code, variable)
-            if found is not None and found.null() != type_.null():
-                detail = f"{name} is {found} in one type of ${variable.name} and {type_} in another."
+            if common_type is not None and common_type.null() != type_.null():
+                detail = f"{name} is {common_type} in one type of ${variable.name} and {type_} in another."
                 raise self.fail(code, place, detail)
-            found = type_ if found is None else found.null(found.nullable or type_.nullable)
+            common_type = type_ if common_type is None else common_type.null(common_type.nullable or type_.nullable)
             ids.append((entity.id, property_id))
-        if found is None:
+        if common_type is None:
             raise self.fail(code, place, f"No node type implements what ${variable.name} is, so it has no {name}.")
-        self._check_outside(variable, name, found, place, code)
-        nullable = found.nullable or variable.nullable
-        return Property(variable, column, found.null(nullable), tuple(ids))
+        self._check_outside(variable, name, common_type, place, code)
+        nullable = common_type.nullable or variable.nullable
+        return Property(variable, column, common_type.null(nullable), tuple(ids))
 
-    def _check_outside(self, v: Variable, name: str, found: Type, place: Place, code: str) -> None:
-        """In a block that narrows a variable: rows of its other types are read as well before they are dropped."""
+    def _check_outside(self, v: Variable, name: str, inner_type: Type, place: Place, code: str) -> None:
+        """Refuse different types of a property outside of a block that narrows a variable: rows of the other types are
+        read before they are dropped.
+        """
         for entity in self._bound.get(v.slot, ()):
             p = None if entity in v.types else self.type_of(entity).by_name.get(name)
-            other = found if p is None else of_property(p.type, p.nullable)
-            if other.null() != found.null() and not (other.is_text and found.is_text):
+            other = inner_type if p is None else of_property(p.type, p.nullable)
+            if other.null() != inner_type.null() and not (other.is_text and inner_type.is_text):
                 detail = (
                     f"{name} is {other.null(False)} in {entity.name}, another type that ${v.name} can have outside."
                 )
-                raise self.fail(code, place, f"Here {name} is {found.null(False)}, but {detail}")
+                raise self.fail(code, place, f"Here {name} is {inner_type.null(False)}, but {detail}")
 
     def _column(self, t: EntityType, name: str, place: Place, code: str, v: Variable) -> tuple[str, Type, str]:
         p = t.by_name.get(name)
@@ -171,7 +175,7 @@ class Context:
 
 
 def _hinted(word: str, known: Iterable[str]) -> tuple[str, str | None]:
-    """(the end of a message, the near miss that it suggests). A `$` in front of a word makes no names alike."""
+    """(the end of a message, the similar word that it suggests). A leading `$` is ignored in the comparison."""
     sign = "$" if word.startswith("$") else ""
     hint = did_you_mean(word.removeprefix(sign), (k.removeprefix(sign) for k in known)) if word else ""
     suggestion = sign + hint.removeprefix(" Did you mean ").removesuffix("?")

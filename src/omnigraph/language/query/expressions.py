@@ -69,7 +69,7 @@ class Expressions:
         return self._read[tree.data](tree, tree.children, depth + 1)
 
     def place(self, tree: Any) -> Place:
-        """The first token of a tree, however deep it is."""
+        """The place of the first token of a tree, however deep it is."""
         while not isinstance(tree, str):
             tree = tree.children[0]
         return place_of(cast("Token", tree))
@@ -90,8 +90,8 @@ class Expressions:
         try:
             return Constant(decode_string(token), place_of(token))
         except BadLiteral as error:
-            at = self.text.place_of(token.start + error.offset)
-            raise self.text.refuse(at, str(error)) from None
+            place = self.text.place_of(token.start + error.offset)
+            raise self.text.refuse(place, str(error)) from None
 
     def _number(self, tree: Any, children: list[Any], depth: int) -> Constant:
         token = children[0]
@@ -146,10 +146,10 @@ class Expressions:
         """`a - b + c` is `(a - b) + c`; every step nests one deeper."""
         if depth + len(children) // 2 > DEPTH_MAX:
             raise self.text.refuse(self.place(tree), f"Expressions are nested more than {DEPTH_MAX} deep.")
-        found = self.read(children[0], depth + len(children) // 2)
+        chain = self.read(children[0], depth + len(children) // 2)
         for operator, operand in zip(children[1::2], children[2::2], strict=True):
-            found = Operation(str(operator), (found, self.read(operand, depth)), place_of(operator))
-        return found
+            chain = Operation(str(operator), (chain, self.read(operand, depth)), place_of(operator))
+        return chain
 
     def _word_operator(self, tree: Any, children: list[Any], depth: int) -> Operation:
         left, worded, right = children

@@ -38,15 +38,15 @@ def call(typer: Typer, e: tree.Call) -> Expression:
         return search(typer, e)
     if e.name in RANKS:
         return rank(typer, e)
-    found = SCALARS.get(e.name)
-    if found is None:
+    scalar = SCALARS.get(e.name)
+    if scalar is None:
         known = [*SCALARS, *AGGREGATES, *SEARCHES, *RANKS]
         raise typer.context.fail("T26", e.place, f"There is no function {e.name}.", word=e.name, known=known)
-    least, most, make = found
-    if not least <= len(e.arguments) <= (most or len(e.arguments)):
-        # What takes several takes any number of them.
-        wanted = counted(least, "argument") if most == least else f"{least} or more arguments"
-        raise typer.fail("T26", e.place, f"{e.name} takes {wanted}, not {len(e.arguments)}.")
+    minimum, maximum, make = scalar
+    if not minimum <= len(e.arguments) <= (maximum or len(e.arguments)):
+        # A function without a fixed number of arguments takes any number above the minimum.
+        required = counted(minimum, "argument") if maximum == minimum else f"{minimum} or more arguments"
+        raise typer.fail("T26", e.place, f"{e.name} takes {required}, not {len(e.arguments)}.")
     return make(typer, e, tuple(typer.read(a) for a in e.arguments))
 
 
@@ -65,16 +65,16 @@ def _coalesce(typer: Typer, e: tree.Call, arguments: Arguments) -> Expression:
     for i, argument in enumerate(arguments):
         if anchor is not None:
             dated[i] = typer.dated(argument, anchor, e.arguments[i])
-    found = dated[0].type
+    common_type = dated[0].type
     for i, argument in enumerate(dated):
         if argument.type.kind in ("Node", "Edge", "Path", "Blob"):
             raise typer.fail("T26", e.arguments[i].place, f"coalesce takes values, not {describe(argument.type)}.")
-        joined = common(found, argument.type)
+        joined = common(common_type, argument.type)
         if joined is None:
-            detail = f"The values of coalesce have one type; this is {describe(argument.type)} beside {found}."
+            detail = f"The values of coalesce have one type; this is {describe(argument.type)} beside {common_type}."
             raise typer.fail("T26", e.arguments[i].place, detail)
-        found = joined
-    return Function("coalesce", tuple(dated), found.null(all(a.type.nullable for a in dated)))
+        common_type = joined
+    return Function("coalesce", tuple(dated), common_type.null(all(a.type.nullable for a in dated)))
 
 
 def _case(typer: Typer, e: tree.Call, arguments: Arguments) -> Expression:
@@ -103,13 +103,13 @@ def _nodes(typer: Typer, e: tree.Call, arguments: Arguments) -> Expression:
 
 def _date(typer: Typer, e: tree.Call, arguments: Arguments) -> Expression:
     (value,) = arguments
-    wanted, other = (DATE, "DateTime") if e.name == "date" else (DATETIME, "Date")
+    target, other = (DATE, "DateTime") if e.name == "date" else (DATETIME, "Date")
     if isinstance(value, Constant) and isinstance(value.value, str):
-        return typer.time(value.value, wanted.kind, e.arguments[0].place)
-    if value.type.kind not in (wanted.kind, other):
+        return typer.time(value.value, target.kind, e.arguments[0].place)
+    if value.type.kind not in (target.kind, other):
         detail = f"{e.name} takes a literal in quotes or a {other}, not {describe(value.type)}."
         raise typer.fail("T26", e.arguments[0].place, detail)
-    return value if value.type.kind == wanted.kind else Function(e.name, arguments, wanted.null(value.type.nullable))
+    return value if value.type.kind == target.kind else Function(e.name, arguments, target.null(value.type.nullable))
 
 
 def _duration(typer: Typer, e: tree.Call, arguments: Arguments) -> Expression:
@@ -148,7 +148,7 @@ def _aggregate(typer: Typer, e: tree.Call) -> Expression:
     if len(e.arguments) != 1:
         raise typer.fail("T8", e.place, f"{e.name} takes one argument, not {len(e.arguments)}.")
     operand = replace(typer, in_aggregate=True).read(e.arguments[0])
-    # An alias may bring in what could not be written here.
+    # An alias may contain terms that are not allowed here.
     for part in walk(operand):
         if isinstance(part, Aggregate):
             raise typer.fail("T9", e.arguments[0].place, f"{part.name} stands inside of another aggregate.")

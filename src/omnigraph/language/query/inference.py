@@ -1,10 +1,10 @@
-"""Which node types the two ends of a traversal can have, and in which direction each edge is crossed.
+"""The node types that both ends of a traversal can have, and the direction in which each edge is crossed.
 
 An edge is crossed as it is declared if the types of both ends allow that, otherwise backwards if they allow that. A
-traversal of one hop decides for each of its edge types; one of several hops for all of them together. An end whose
-type is not known yet gets the types that are left.
+traversal of one hop decides for each of its edge types; one of several hops for all of them at once. An end whose type
+is not known yet gets the remaining types.
 
-Types only ever become fewer, so repeating this over all traversals of a block until nothing changes comes to an end.
+Types are only ever removed, so repeating this over all traversals of a block until nothing changes terminates.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """`never`: the bounds ask for more hops than the types allow, so there is never a row."""
+    """`never`: the bounds require more hops than the types allow, so there is never a row."""
 
     crossings: tuple[Crossing, ...]
     sources: Types
@@ -49,7 +49,7 @@ class Fit:
 
 
 def check_traversal(context: Context, t: Traversal) -> None:
-    """Bounds that make sense, for one edge, for paths; no edge type twice. Raises T4, T15, T23, T27."""
+    """Check the bounds, also for an edge variable and for paths; no edge type twice. Raises T4, T15, T23, T27."""
     bounds = t.bounds
     if bounds is not None:
         if bounds.minimum < 1:
@@ -63,13 +63,13 @@ def check_traversal(context: Context, t: Traversal) -> None:
         detail = "Without a maximum there can be too many paths; give one, or write path $p = shortest …"
         raise context.fail("T27", bounds.place, detail)
     words = [w.name.lower() for w in t.edges]
-    twice = next((w for i, w in enumerate(t.edges) if w.name.lower() in words[:i]), None)
-    if twice is not None:
-        raise context.fail("T4", twice.place, f"The edge {twice.name} is named twice.")
+    repeated = next((w for i, w in enumerate(t.edges) if w.name.lower() in words[:i]), None)
+    if repeated is not None:
+        raise context.fail("T4", repeated.place, f"The edge {repeated.name} is named twice.")
 
 
 def fit(context: Context, t: Traversal, sources: Types | None, targets: Types | None) -> Fit:
-    """None stands for an end that nothing is known about. Raises T4, T5, T22."""
+    """The directions and end types of a traversal. None stands for an end of unknown types. Raises T4, T5, T22."""
     words = [(word, context.edge_named(word.name, word.place)) for word in t.edges]
     low, high = (1, 1) if t.bounds is None else (t.bounds.minimum, t.bounds.maximum)
     if t.undirected:
@@ -84,13 +84,13 @@ def fit(context: Context, t: Traversal, sources: Types | None, targets: Types | 
     else:
         options = [tuple(Crossing(edge, d) for _, edge in words) for d in ("out", "in")]
     for crossings in options:
-        found = _ends(context, crossings, sources, targets, low, high)
-        if found is not None:
-            return found
+        fitted = _ends(context, crossings, sources, targets, low, high)
+        if fitted is not None:
+            return fitted
     for crossings in options:
-        found = _ends(context, crossings, sources, targets, 1, 1)
-        if found is not None:
-            return Fit(found.crossings, found.sources, found.targets, never=True)
+        fitted = _ends(context, crossings, sources, targets, 1, 1)
+        if fitted is not None:
+            return Fit(fitted.crossings, fitted.sources, fitted.targets, never=True)
     raise _mismatch(context, words[0][0], words[0][1], sources, targets, t)
 
 
@@ -118,36 +118,36 @@ def _ends(
     high: int | None,
 ) -> Fit | None:
     names = _unique(c.starts for c in crossings) if sources is None else [e.name for e in sources]
-    kept: list[str] = []
+    start_names: list[str] = []
     reached: dict[str, None] = {}
     for name in names:
-        there = [n for n in _reach(name, crossings, low, high) if _allows(targets, n)]
-        if there:
-            kept.append(name)
-            reached.update(dict.fromkeys(there))
-    if not kept:
+        end_names = [n for n in _reach(name, crossings, low, high) if _allows(targets, n)]
+        if end_names:
+            start_names.append(name)
+            reached.update(dict.fromkeys(end_names))
+    if not start_names:
         return None
     order = reached if targets is None else [e.name for e in targets if e.name in reached]
-    return Fit(tuple(crossings), tuple(map(context.node, kept)), tuple(map(context.node, order)))
+    return Fit(tuple(crossings), tuple(map(context.node, start_names)), tuple(map(context.node, order)))
 
 
 def _reach(start: str, crossings: Sequence[Crossing], low: int, high: int | None) -> list[str]:
-    """Types that can be reached in low to high hops.
+    """The types that can be reached in low to high hops.
 
-    The set of types at each hop follows from the one before, so the sets repeat; a round is gone through once.
+    The set of types at each hop depends only on the previous one, so the sets form a cycle, which is walked once.
     """
     sets = [frozenset([start])]
     while sets[-1] and sets[-1] not in sets[:-1]:
         sets.append(frozenset(c.ends for c in crossings if c.starts in sets[-1]))
     first = sets.index(sets[-1])
-    round_ = max(len(sets) - 1 - first, 1)
+    cycle = max(len(sets) - 1 - first, 1)
 
-    def at(hop: int) -> frozenset[str]:
-        return sets[hop] if hop < first else sets[first + (hop - first) % round_]
+    def types_at(hop: int) -> frozenset[str]:
+        return sets[hop] if hop < first else sets[first + (hop - first) % cycle]
 
-    last = low + first + round_ if high is None else min(high, low + first + round_)
-    found = frozenset().union(*(at(hop) for hop in range(low, last + 1)))
-    return _unique(c.ends for c in crossings if c.ends in found)
+    last = low + first + cycle if high is None else min(high, low + first + cycle)
+    reached = frozenset().union(*(types_at(hop) for hop in range(low, last + 1)))
+    return _unique(c.ends for c in crossings if c.ends in reached)
 
 
 def _unique(names: Iterable[str]) -> list[str]:

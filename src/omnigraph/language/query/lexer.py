@@ -1,8 +1,8 @@
 """From the text of a query to the terminals of its grammar.
 
-1. one expression finds the next piece of text: a word, a variable, a number, a string, a sign
-2. what a word or a sign means depends on what the parser accepts there: a keyword or an operator if it accepts that,
-   otherwise a name; the few terminals that look ahead are tried first
+1. one regular expression matches the next piece of text: a word, a variable, a number, a string, a sign
+2. the terminal of a word or a sign depends on what the parser accepts there: a keyword or an operator if it is
+   accepted, otherwise a name; the few terminals that look ahead are tried first
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PIECE = re.compile(
     re.VERBOSE,
 )
 _AHEAD = re.compile(r"(?:[ \t\r\n\f\ufeff]|//[^\n]*+|/\*(?:[^*]|\*(?!/))*\*/)*([(:])")
-# Words that are something of their own where the text goes on as their terminal says.
+# Words that are a terminal of their own where the following text matches its pattern.
 _LOOKING_AHEAD = {"not": "NOT_IN", "path": "PATH", "shortest": "SHORTEST", "optional": "OPTIONAL"}
 _NO_FUNCTIONS = frozenset(
     ("and", "or", "not", "in", "is", "as", "asc", "desc", "true", "false", "null", "distinct", "where")
@@ -38,10 +38,10 @@ class QueryLexer:
         }
 
     def __call__(self, text: str, position: int, accepted: Collection[str]) -> tuple[str, int]:
-        found = _PIECE.match(text, position)
-        if found is None:
+        match = _PIECE.match(text, position)
+        if match is None:
             return "", position
-        kind, value, end = found.lastgroup or "", found[0], found.end()
+        kind, value, end = match.lastgroup or "", match[0], match.end()
         if kind == "word":
             return self._word(value, text, position, accepted)
         if kind != "sign":

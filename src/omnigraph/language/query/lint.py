@@ -82,7 +82,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What lint says of one file. `checked` holds the queries that have no error."""
+    """The result of lint for one file. `checked` holds the queries without an error."""
 
     file: str
     queries: tuple[tree.Query, ...]
@@ -138,13 +138,13 @@ def _lint(file: tree.QueryFile, schema: Schema) -> tuple[dict[str, CheckedQuery]
     for query in file.queries:
         context = Context(query, schema)
         try:
-            found = checked[query.name] = checked_in(context)
+            checked_query = checked[query.name] = checked_in(context)
         except QueryCheckError as error:
             findings.append(_error(error, query.name))
             continue
         findings += _parameters(context)
         findings += [_warning(query, "L204", n.message, n.place, n.suggestion) for n in context.notes]
-        findings += _apart(found)
+        findings += _unconnected_patterns(checked_query)
     findings += _never_updated(checked.values(), schema)
     return checked, findings
 
@@ -190,19 +190,19 @@ def _parameters(context: Context) -> Iterator[Finding]:
             yield _warning(query, "L202", f"Nothing uses the parameter ${p.name}.", p.place)
 
 
-def _apart(checked: CheckedQuery) -> Iterator[Finding]:
+def _unconnected_patterns(checked: CheckedQuery) -> Iterator[Finding]:
     query, body = checked.query, checked.body
     patterns = (body.pattern,) if isinstance(body, Read) else [s.pattern for s in body if isinstance(s, Insert)]
     for pattern, clauses in zip((p for p in patterns if p is not None), query.patterns, strict=True):
-        apart = _unconnected(pattern)
-        if apart is not None:
-            message = f"Nothing connects ${apart} with the rest of the pattern: every row meets every other."
-            first = tree.first_of(clauses, apart)
+        unconnected = _unconnected(pattern)
+        if unconnected is not None:
+            message = f"Nothing connects ${unconnected} with the rest of the pattern: every row meets every other."
+            first = tree.first_of(clauses, unconnected)
             yield _warning(query, "L203", message, query.place if first is None else first.place)
 
 
 def _unconnected(pattern: Pattern) -> str | None:
-    """A variable that no traversal and no condition joins with the first one."""
+    """A variable that no traversal and no condition connects with the first one."""
     groups: list[set[int]] = [{v.slot} for v in pattern.binds]
     names = {v.slot: v.name for v in pattern.binds}
     for clause in pattern.clauses:
@@ -217,29 +217,29 @@ def _unconnected(pattern: Pattern) -> str | None:
 
 
 def _never_updated(checked: Iterable[CheckedQuery], schema: Schema) -> Iterator[Finding]:
-    """Of a file, not of a query; the place is the first statement that writes the type."""
+    """Warnings of the file, not of a query; the place is the first statement that writes the type."""
     written: dict[str, set[str]] = {}
     first: dict[str, tuple[tree.Query, Place]] = {}
     for c in checked:
         statements = () if isinstance(c.body, Read) else c.body
-        for s, at in zip(statements, () if isinstance(c.query.body, tree.Read) else c.query.body, strict=True):
+        for s, parsed in zip(statements, () if isinstance(c.query.body, tree.Read) else c.query.body, strict=True):
             if isinstance(s, Insert | Update | Merge):
                 names = written.setdefault(s.target.name, set())
                 names.update(v.name for v in s.values if not isinstance(s, Insert))
-                first.setdefault(s.target.name, (c.query, at.place))
+                first.setdefault(s.target.name, (c.query, parsed.place))
     for t in schema.types():
         for p in t.properties if t.name in written else ():
             if p.nullable and p.name not in written[t.name]:
                 message = f"{t.name}.{p.name} exists in the schema, but no update query sets it."
-                placed = _warning(first[t.name][0], "L201", message, first[t.name][1])
-                yield replace(placed, query=None, type_name=t.name, property=p.name)
+                warning = _warning(first[t.name][0], "L201", message, first[t.name][1])
+                yield replace(warning, query=None, type_name=t.name, property=p.name)
 
 
 # ---- what a query does -----------------------------------------------------------------------------------------------
 
 
 def operation(checked: CheckedQuery) -> dict[str, Any]:
-    """The JSON of what a query returns, reads and writes."""
+    """The columns that a query returns and the types that it reads and writes, as JSON."""
     return {
         "result": [_column(c) for c in checked.columns],
         "reads": [{"kind": e.kind, "type_name": e.name} for e in checked.reads],

@@ -1,8 +1,8 @@
-"""Literals of the language: strings with escapes, numbers, dates; and the values they stand for.
+"""Literals of the language: strings with escapes, numbers, dates; and their values.
 
 A Date is `YYYY-MM-DD`. A DateTime is `YYYY-MM-DD`, optionally followed by `T` or a space and `hh[:mm[:ss[.f…]]]` and by
-`Z`, `±hh`, `±hhmm` or `±hh:mm`; without an offset it is in UTC. Both lie in the years 1 to 9999; what is finer than a
-millisecond is cut off. The same texts are accepted in literals, in parameters and in input files.
+`Z`, `±hh`, `±hhmm` or `±hh:mm`; without an offset it is in UTC. Both are within the years 1 to 9999 and truncated to
+milliseconds. The same texts are accepted in literals, in parameters and in input files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNESCAPED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class BadLiteral(ValueError):
-    """Never leaves this package. `offset` counts characters from the start of the token."""
+    """Raised and caught within this package. `offset` counts characters from the start of the token."""
 
     def __init__(self, detail: str, offset: int = 0) -> None:
         super().__init__(detail)
@@ -81,7 +81,7 @@ def show_literal(value: str | int | float | bool | None) -> str:
 
 
 def date_of(text: str) -> date | None:
-    """None where the text is no date."""
+    """The date of a text; None if it is no date."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -91,7 +91,7 @@ def date_of(text: str) -> date | None:
 
 
 def datetime_of(text: str) -> datetime | None:
-    """In UTC, to the millisecond; None where the text is no datetime, or one outside of the years 1 to 9999."""
+    """The datetime of a text, in UTC, in milliseconds; None if it is no datetime or outside of the years 1 to 9999."""
     if not _DATETIME.fullmatch(text):
         return None
     try:
@@ -101,6 +101,6 @@ def datetime_of(text: str) -> datetime | None:
 
 
 def whole_ms(value: datetime) -> datetime:
-    """In UTC, to the millisecond. OverflowError outside of the years 1 to 9999."""
+    """The datetime in UTC, truncated to milliseconds. OverflowError outside of the years 1 to 9999."""
     aware = value.astimezone(UTC) if value.tzinfo is not None else value.replace(tzinfo=UTC)
     return aware.replace(microsecond=aware.microsecond // 1000 * 1000)

@@ -1,4 +1,4 @@
-"""A checked query: every name resolved, every expression typed. An executor needs nothing else.
+"""A checked query: every name is resolved, every expression is typed. An executor needs nothing else.
 
 ## Values
 Python values stand for constants and bound parameters: str, bool, int, float, date, datetime (UTC, whole milliseconds),
@@ -94,7 +94,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One edge type and how it is crossed. `starts` and `ends` are the node types on either side, in that direction."""
+    """An edge type and the direction of crossing it. `starts` and `ends` are the node types in that direction."""
 
     edge: Entity
     direction: Literal["out", "in", "both"]
@@ -134,7 +134,7 @@ Clause = Scan | Expand | Where | Absent | Maybe
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """`binds`: variables that are new here, in the order of the text. `outer`: those used from outside."""
+    """`binds`: the new variables, in the order of the text. `outer`: the variables used from enclosing patterns."""
 
     binds: tuple[Variable, ...]
     outer: tuple[Variable, ...]
@@ -214,7 +214,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`keys` find the row: the key of a node type, `src` and `dst` of an edge type."""
+    """`keys` select the row: the key of a node type, `src` and `dst` of an edge type."""
 
     target: Entity
     row: Variable
@@ -228,7 +228,7 @@ Statement = Insert | Update | Delete | Merge
 
 @dataclass(frozen=True, slots=True)
 class CheckedQuery:
-    """`reads` and `writes` are every type that the query may look at or change, sorted."""
+    """`reads` and `writes` are all types that the query may read or change, sorted."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -237,7 +237,7 @@ class CheckedQuery:
     writes: tuple[Entity, ...]
     query: Query = field(compare=False, repr=False)
     bounded: tuple[Fused | Search | Match, ...] = field(default=(), compare=False, repr=False)
-    """Terms that take some values only, in which parameters may stand."""
+    """Terms with restricted values that may contain parameters."""
 
     @property
     def is_mutation(self) -> bool:
@@ -245,7 +245,7 @@ class CheckedQuery:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What the caller gets: the columns of a read, or those of the last statement that returns any."""
+        """The result columns: those of a read, or of the last statement with `returning`."""
         if isinstance(self.body, Read):
             return self.body.columns
         return next((s.returning for s in reversed(self.body) if s.returning), ())

@@ -1,4 +1,4 @@
-"""Comparisons of a property with a literal that no value of the property fulfils. They run; lint warns of them."""
+"""Comparisons of a property with a literal that are true for no value of the property. They run; lint warns of them."""
 
 from __future__ import annotations
 

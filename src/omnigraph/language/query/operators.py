@@ -21,15 +21,15 @@ def arithmetic(typer: Typer, op: str, left: Expression, right: Expression, e: tr
         return Arithmetic(op, left, right, DURATION.null(left.type.nullable or right.type.nullable))
     if left.type.kind in _TIMES or right.type.kind in _TIMES:
         return _moved(typer, op, left, right, e)
-    found = _result(op, left.type, right.type)
-    if found is None:
+    result_type = _result(op, left.type, right.type)
+    if result_type is None:
         words = {"+": "added to", "-": "subtracted from", "*": "multiplied by", "/": "divided by"}
         first, second = (right, left) if op == "-" else (left, right)
         shown = f"{describe(first.type)} can't be {words[op]} {describe(second.type)}"
         raise typer.fail("T26", e.place, f"{shown[0].upper()}{shown[1:]}.")
-    if found.is_text:
-        return Function("concat", (left, right), found)
-    return Arithmetic(op, left, right, found)
+    if result_type.is_text:
+        return Function("concat", (left, right), result_type)
+    return Arithmetic(op, left, right, result_type)
 
 
 def _result(op: str, a: Type, b: Type) -> Type | None:
@@ -50,7 +50,7 @@ def _result(op: str, a: Type, b: Type) -> Type | None:
 
 
 def _moved(typer: Typer, op: str, left: Expression, right: Expression, e: tree.Operation) -> Expression:
-    """A date or datetime, and a duration later or earlier."""
+    """A date or datetime plus or minus a duration."""
     nullable = left.type.nullable or right.type.nullable
     if op in "+-" and left.type.kind in _TIMES and right.type.kind == "Duration":
         return Arithmetic(op, left, right, Type(left.type.kind, nullable))
@@ -61,7 +61,7 @@ def _moved(typer: Typer, op: str, left: Expression, right: Expression, e: tree.O
 
 
 def check_pattern_text(typer: Typer, pattern: Expression, place: Place) -> None:
-    """A literal pattern must compile; that of a parameter is checked when it has its value."""
+    """A literal pattern must compile; a pattern in a parameter is checked when the parameter is bound."""
     if not isinstance(pattern, Constant):
         return
     problem = pattern_problem(str(pattern.value))

@@ -1,4 +1,4 @@
-"""Values for the parameters of a query: from what a caller gives to what the executor takes.
+"""Values for the parameters of a query: from the values of a caller to those of the executor.
 
 | declared    | accepted                                                    | becomes                      |
 |-------------|-------------------------------------------------------------|------------------------------|
@@ -13,11 +13,10 @@
 | [T]         | a list of those, without null                               | tuple                        |
 | Vector(n)   | a list of n finite numbers                                  | tuple of floats              |
 
-Scalars and arrays of numpy count as what they hold. Nothing is rounded or guessed: a Decimal is no number here, and a
-datetime is no Date.
+Numpy scalars and arrays are accepted as the values that they hold. Nothing is rounded or guessed: a Decimal is not
+accepted as a number, and a datetime not as a Date.
 
-Values are values: nothing that they hold is ever read as a part of the query. A parameter with `?` may be null or left
-out.
+Values are never parsed as a part of the query. A parameter with `?` may be null or omitted.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Problem = dict[str, str | None]
 
 
 class Misfit(ValueError):
-    """Never leaves this module: the end of a sentence that starts with the parameter's name."""
+    """Raised and caught within this module: the end of a sentence that starts with the parameter's name."""
 
 
 def bind_params(checked: CheckedQuery, given: Mapping[str, Any]) -> Mapping[str, Value]:
@@ -64,8 +63,8 @@ def bind_params(checked: CheckedQuery, given: Mapping[str, Any]) -> Mapping[str,
         try:
             bound[name] = _value(p, name in given, value)
         except Misfit as misfit:
-            told = type_name(value) if name in given else None
-            problems.append(_problem(name, f"{misfit}.", p, told))
+            given_type = type_name(value) if name in given else None
+            problems.append(_problem(name, f"{misfit}.", p, given_type))
     if not problems:
         problems = [_problem(n, detail, declared[n], type_name(given.get(n))) for n, detail in _uses(checked, bound)]
     if problems:
@@ -80,23 +79,23 @@ def _problem(name: str, detail: str, declared: Parameter | None, given: str | No
 
 
 def type_name(value: Any) -> str:
-    """The Python type of a value, as people write it: `str`, `decimal.Decimal`, `numpy.ndarray`; `null` for None."""
+    """The qualified Python type of a value: `str`, `decimal.Decimal`, `numpy.ndarray`; `null` for None."""
     if value is None:
         return "null"
     t = type(value)
     return t.__qualname__ if t.__module__ == "builtins" else f"{t.__module__}.{t.__qualname__}"
 
 
-def _value(p: Parameter, given: bool, value: Any) -> Value:
+def _value(p: Parameter, is_given: bool, value: Any) -> Value:
     if value is None:
         if not p.type.nullable:
-            raise Misfit(f"is {p.type} and has no value" if not given else f"is {p.type} and can't be null")
+            raise Misfit(f"is {p.type} and has no value" if not is_given else f"is {p.type} and can't be null")
         return None
     return coerce(p.type, value)
 
 
 def coerce(t: Type, value: Any) -> Value:
-    """One value of that type. Misfit says why not."""
+    """The value as one of that type; Misfit, with the reason, if it is none."""
     if t.kind == "List":
         return tuple(_item(Type(t.item or "String"), i, v) for i, v in enumerate(_sequence(t, value)))
     if t.kind == "Vector":
@@ -148,7 +147,7 @@ def _scalar(kind: str, value: Any) -> Value:
 
 
 def _unboxed(kind: str, value: Any) -> Any:
-    """A scalar of numpy as a value of Python. Its times are whole numbers of some unit, which must not become one."""
+    """A numpy scalar as a Python value. A time that numpy converts to an int stays as it is, so that it is refused."""
     if getattr(value.dtype, "kind", "") not in "Mm":
         return value.item()
     if kind == "DateTime" and value.dtype.kind == "M":
@@ -178,27 +177,27 @@ def _float(kind: str, value: int | float) -> float:
 def _date(value: Any) -> date:
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
-    found = date_of(value) if isinstance(value, str) else None
-    if found is None:
+    parsed = date_of(value) if isinstance(value, str) else None
+    if parsed is None:
         raise Misfit(f'is a Date, as in "2024-02-29", not {_shown(value)}')
-    return found
+    return parsed
 
 
 def _datetime(value: Any) -> datetime:
-    found = None
+    parsed = None
     if isinstance(value, str):
-        found = datetime_of(value)
+        parsed = datetime_of(value)
     elif isinstance(value, datetime):
-        found = _moment(value)
+        parsed = _moment(value)
     elif isinstance(value, date):
-        found = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    if found is None:
+        parsed = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if parsed is None:
         raise Misfit(f'is a DateTime, as in "2024-02-29T12:30:00Z", not {_shown(value)}')
-    return found
+    return parsed
 
 
 def _moment(value: datetime) -> datetime | None:
-    """None for what is no moment: outside of the years 1 to 9999, or NaT of pandas, which calls itself a datetime."""
+    """None outside of the years 1 to 9999, and for NaT of pandas, which is an instance of datetime."""
     try:
         return whole_ms(value) if value == value else None
     except OverflowError:
@@ -223,29 +222,31 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
 
 
-# ---- values that a certain use asks for ------------------------------------------------------------------------------
+# ---- values with restrictions by their use ---------------------------------------------------------------------------
 
 
 def _uses(checked: CheckedQuery, bound: Mapping[str, Value]) -> list[tuple[str, str]]:
-    """Limits that are not negative, patterns that compile, edits and k in range: what a literal is checked for."""
-    found: dict[str, str] = {}
+    """Problems of parameters in restricted places: negative limits, patterns that do not compile, edits and k out of
+    range.
+    """
+    problems: dict[str, str] = {}
 
-    def look(expression: object, wrong: str, is_right: Any) -> None:
+    def check(expression: object, problem_text: str, is_right: Any) -> None:
         if isinstance(expression, Parameter) and not is_right(bound[expression.name]):
-            found.setdefault(expression.name, wrong)
+            problems.setdefault(expression.name, problem_text)
 
     if isinstance(checked.body, Read):
         for what, count in (("limit", checked.body.limit), ("offset", checked.body.offset)):
-            look(count, f"is a {what}, a whole number from 0.", lambda v: v is not None and 0 <= v <= COUNT_MAX)
+            check(count, f"is a {what}, a whole number from 0.", lambda v: v is not None and 0 <= v <= COUNT_MAX)
     for term in checked.bounded:
         if isinstance(term, Fused):
-            look(term.k, "is k of rrf, a whole number above 0.", lambda v: v is not None and v > 0)
+            check(term.k, "is k of rrf, a whole number above 0.", lambda v: v is not None and v > 0)
         elif isinstance(term, Search) and term.edits is not None:
-            wrong = f"is the number of edits of fuzzy, 0 to {EDITS_MAX}."
-            look(term.edits, wrong, lambda v: v is not None and 0 <= v <= EDITS_MAX)
+            problem_text = f"is the number of edits of fuzzy, 0 to {EDITS_MAX}."
+            check(term.edits, problem_text, lambda v: v is not None and 0 <= v <= EDITS_MAX)
         elif not isinstance(term, Search) and term.operator == "matches" and isinstance(term.pattern, Parameter):
             text = bound[term.pattern.name]
             problem = None if text is None else pattern_problem(str(text))
             if problem is not None:
-                found.setdefault(term.pattern.name, f"can't be used by matches. {problem}")
-    return list(found.items())
+                problems.setdefault(term.pattern.name, f"can't be used by matches. {problem}")
+    return list(problems.items())

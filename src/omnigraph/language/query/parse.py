@@ -1,9 +1,9 @@
 """From .gq text to a QueryFile.
 
-1. text      refuse what is no plain text, and parse the rest by `grammar.lark` (see `language.lalr`)
+1. text      refuse what is not plain text, and parse the rest by `grammar.lark` (see `language.lalr`)
 2. syntax    the tree becomes queries with places
 
-Whatever the text, the outcome is a QueryFile or QuerySyntaxError.
+Whatever the text, the result is a QueryFile or QuerySyntaxError.
 """
 
 from __future__ import annotations
@@ -100,17 +100,17 @@ def _refusal(error: Unexpected, source: QueryText) -> QuerySyntaxError:
     if token.type == END:
         return source.refuse(place_of(token), f"The file ends where {_words(expected)} was expected.{hint}")
     if not token.type and expected & {"NAME", "WORD"}:
-        # Where a name may stand, the keywords that may too are not listed.
+        # Where a name is accepted, the accepted keywords are not listed.
         expected = expected - {name for text, name in grammar_of(__package__).words.items() if text.isalpha()}
     detail = _detail(source, token.start, str(token), expected)
     return source.refuse(place_of(token), detail + (hint if token.type else ""))
 
 
-def _detail(source: QueryText, offset: int, found: str, expected: set[str]) -> str:
-    if trouble := open_text(source, offset, found):
-        return trouble
+def _detail(source: QueryText, offset: int, token: str, expected: set[str]) -> str:
+    if problem := open_text(source, offset, token):
+        return problem
     near = source.text[max(offset - 1, 0) : offset + 2]
-    return f"Expected {_words(expected)}, found `{found}`.{_hint(found, near, expected)}"
+    return f"Expected {_words(expected)}, found `{token}`.{_hint(token, near, expected)}"
 
 
 def _words(expected: set[str]) -> str:
@@ -129,19 +129,19 @@ def _words(expected: set[str]) -> str:
     return quoted_list(words for name, words in EXPECTED.items() if name in names) if names & set(EXPECTED) else "more"
 
 
-def _hint(found: str, near: str, expected: set[str]) -> str:
+def _hint(token: str, near: str, expected: set[str]) -> str:
     if "==" in near or "<>" in near:
         return " Equality is written =, inequality !=."
     if "&&" in near or "||" in near:
         return " Write and, or."
-    if found == "'":
+    if token == "'":
         return " Strings stand in double quotes."
-    if found in (";", ",") and expected >= {"OPTIONAL", "VARIABLE"}:
+    if token in (";", ",") and expected >= {"OPTIONAL", "VARIABLE"}:
         return " Clauses need nothing between them."
-    if "QUERY" in expected and found[:1].isalpha():
-        return did_you_mean(found, ["query"])
-    if "RETURN" in expected and found[:1].isalpha():
-        return did_you_mean(found, SECTIONS)
-    if "MATCH" in expected and found[:1].isalpha():
-        return did_you_mean(found, ["match", *STATEMENTS])
+    if "QUERY" in expected and token[:1].isalpha():
+        return did_you_mean(token, ["query"])
+    if "RETURN" in expected and token[:1].isalpha():
+        return did_you_mean(token, SECTIONS)
+    if "MATCH" in expected and token[:1].isalpha():
+        return did_you_mean(token, ["match", *STATEMENTS])
     return ""

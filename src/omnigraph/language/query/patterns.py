@@ -1,14 +1,14 @@
 """Patterns: from the clauses of a block to a checked Pattern.
 
-1. stage     optional blocks part the clauses: those that use what a block binds come after it (`stages`). A stage knows
-             what those before it bind as a block knows what is bound outside. Of each stage
-2. optional  the block that it begins with; what it binds is known from here on, and may be null
-3. declare   bindings say which types a variable has; edge and path variables must be new
+1. stage     optional blocks divide the clauses: those that use a variable of a block come after it (`stages`). The
+             variables of previous stages are outer variables of a stage. Of each stage
+2. optional  the block that it begins with; its variables are bound from here on, and may be null
+3. declare   bindings give the types of a variable; edge and path variables must be new
 4. infer     traversals narrow the types of their ends, and bind those that nothing else binds (`inference`)
-5. fix       every new variable gets its place in the query; from here on its types stand. A variable from outside that
-             the stage narrows has the fewer types from here on, under the same slot
-6. rest      conditions and `not` blocks, which see all of that
-7. order     clauses are put into an order in which each finds its variables bound
+5. fix       every new variable gets its slot; from here on its types are final. An outer variable that the stage
+             narrows has the fewer types from here on, under the same slot
+6. rest      conditions and `not` blocks, which can use all of these variables
+7. order     clauses are put into an order in which the variables of each are bound
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from omnigraph.language.query.types import STRING, Type
 
 @dataclass
 class Block:
-    """A stage of a block while it is being checked. `types` of a new variable are None until something says what it is.
+    """A stage of a block while it is checked. `types` of a new variable are None until a clause determines them.
 
-    `outer`: what is bound outside and by the stages before. `clauses`: bindings and traversals by their place.
-    `narrowed`: the types that they leave to variables from outside.
+    `outer`: the variables bound outside and by previous stages. `clauses`: bindings and traversals by their index.
+    `narrowed`: the remaining types of outer variables.
     """
 
     context: Context
@@ -50,7 +50,7 @@ class Block:
 def check_pattern(
     context: Context, clauses: Sequence[tree.Clause], outer: Scope, *, nullable: bool = False
 ) -> tuple[Pattern, Scope]:
-    """The pattern, and the scope with what it binds."""
+    """The pattern, and the scope with its variables."""
     scope = Scope(outer)
     blocks: list[Block] = []
     tests: list[Clause] = []
@@ -83,17 +83,17 @@ def check_pattern(
 
 
 def _external(outer: Scope, narrowed: Sequence[str], clauses: Sequence[Clause]) -> tuple[Variable, ...]:
-    """The variables from outside that the block speaks of, with the types that they have there."""
-    found: dict[int, Variable] = {}
+    """The outer variables that the block uses, with the types that they have outside."""
+    external: dict[int, Variable] = {}
     for v in variables_of(tuple(clauses)):
         outside = outer.find(v.name)
         if outside is not None and outside.slot == v.slot:
-            found[v.slot] = outside
+            external[v.slot] = outside
     for name in narrowed:
         outside = outer.find(name)
         if outside is not None:
-            found[outside.slot] = outside
-    return tuple(found.values())
+            external[outside.slot] = outside
+    return tuple(external.values())
 
 
 # ---- 3 declare -------------------------------------------------------------------------------------------------------
@@ -120,13 +120,13 @@ def _declare(block: Block) -> None:
             if name == ANONYMOUS:
                 continue
             before = _types(block, name)
-            kept = types if before is None else tuple(e for e in before if e in types)
+            remaining = types if before is None else tuple(e for e in before if e in types)
             is_new = block.outer.find(name) is None
-            if not kept and (types if is_new else before):
+            if not remaining and (types if is_new else before):
                 word = _an(clause.type_name)
                 detail = f"${name} can't be {word} as well." if is_new else f"${name} is never {word}."
                 raise context.fail("T5", clause.place, detail)
-            _set_types(block, name, kept)
+            _set_types(block, name, remaining)
         elif isinstance(clause, tree.Traversal):
             check_traversal(context, clause)
             names = []
@@ -140,7 +140,7 @@ def _declare(block: Block) -> None:
 
 
 def _name(variable: tree.Variable) -> str:
-    """Every $_ is another variable, in whatever block: a name that no text can hold keeps them apart."""
+    """A unique name for every `$_`, which is a variable of its own: no text can contain such a name."""
     place = variable.place
     return f"_ {place.line} {place.column}" if variable.name == ANONYMOUS else variable.name
 
@@ -197,19 +197,19 @@ def _set_types(block: Block, name: str, types: Types) -> None:
 
 def _narrow(block: Block, i: int, t: tree.Traversal) -> None:
     source, target = block.ends[i]
-    found = block.fits[i] = fit(block.context, t, _types(block, source), _types(block, target))
+    fitted = block.fits[i] = fit(block.context, t, _types(block, source), _types(block, target))
     if source != target:
-        _set_types(block, source, found.sources)
-        _set_types(block, target, found.targets)
+        _set_types(block, source, fitted.sources)
+        _set_types(block, target, fitted.targets)
         return
-    both = tuple(e for e in found.sources if e in found.targets)
+    both = tuple(e for e in fitted.sources if e in fitted.targets)
     if not both:
         raise block.context.fail("T5", t.place, f"${t.source.name} can't be both ends of {t.edges[0].name}.")
     _set_types(block, source, both)
 
 
 def _fix(block: Block) -> None:
-    """Variables in the order of the text: of a traversal source, edge, target, path."""
+    """Create the variables in the order of the text: of a traversal source, edge, target, path."""
     for i, clause in block.clauses.items():
         if isinstance(clause, tree.Binding):
             _make(block, clause.variable.name)
@@ -250,35 +250,35 @@ def _add(block: Block, name: str, variable: Variable) -> None:
 
 
 def _optional(context: Context, clause: tree.Block, outer: Scope) -> tuple[Maybe, dict[str, Variable]]:
-    """The checked block, and what it binds."""
+    """The checked block, and the variables that it binds."""
     pattern, inner = check_pattern(context, clause.clauses, outer, nullable=True)
     if not pattern.outer:
         detail = "An optional block continues from a variable that is bound outside of it; this one uses none."
         raise context.fail("T28", clause.place, detail)
-    # A type that the block gives to a variable from outside holds in the block only.
+    # Types that the block narrows for an outer variable are valid in the block only.
     return Maybe(pattern), {n: v for n, v in inner.names.items() if v.name != ANONYMOUS and outer.find(n) is None}
 
 
 def _type_tests(block: Block, clauses: Sequence[tree.Clause]) -> list[Clause]:
-    """That variables from outside have the types that they are narrowed to, before anything else looks at them.
+    """Conditions that outer variables have the types that they are narrowed to, before other clauses read them.
 
-    Traversals see to it themselves; a condition on a property of the fewer types must not meet the others.
+    Traversals ensure it themselves; a condition on a property of the narrowed types must not read rows of the others.
     """
     bound = {c.variable.name for c in block.clauses.values() if isinstance(c, tree.Binding)}
-    looked_at = not all(isinstance(c, tree.Traversal) for c in clauses)
+    has_conditions = not all(isinstance(c, tree.Traversal) for c in clauses)
     tests: list[Clause] = []
     for name, types in block.narrowed.items():
         outer = block.outer.find(name)
-        assert outer is not None, "only what is bound outside is narrowed"
-        fewer = len(types) < len(outer.types)
-        if types and ((fewer and looked_at) or (outer.nullable and name in bound)):
+        assert outer is not None, "only outer variables are narrowed"
+        is_narrowed = len(types) < len(outer.types)
+        if types and ((is_narrowed and has_conditions) or (outer.nullable and name in bound)):
             names = ListOf(tuple(Constant(e.name, STRING) for e in types), Type("List", item="String"))
             tests.append(Where(In(block.context.property(outer, "@type", clauses[0].place), names)))
     return tests
 
 
 def _binding_tests(context: Context, scope: Scope, clauses: Sequence[tree.Clause]) -> list[Clause]:
-    """What the braces of a binding ask for."""
+    """The conditions in the braces of bindings."""
     tests: list[Clause] = []
     for clause in clauses:
         if not isinstance(clause, tree.Binding):
@@ -312,30 +312,30 @@ def _conditions(context: Context, scope: Scope, clauses: Sequence[tree.Clause]) 
 def _joins(block: Block) -> list[Clause]:
     """Scans, then expansions, each from an end that is bound."""
     ordered: list[Clause] = []
-    known: set[Variable] = set()
+    bound: set[Variable] = set()
     new = set(block.bound)
     for clause in block.clauses.values():
         if not isinstance(clause, tree.Binding):
             continue
         variable = block.scope.names.get(_name(clause.variable))
-        if variable in new and variable not in known:
+        if variable in new and variable not in bound:
             ordered.append(Scan(variable))
-            known.add(variable)
+            bound.add(variable)
     waiting = [_expand(block, i, c) for i, c in block.clauses.items() if isinstance(c, tree.Traversal)]
     while waiting:
-        ready = next((e for e in waiting if e.source not in new - known or e.target not in new - known), None)
+        ready = next((e for e in waiting if e.source not in new - bound or e.target not in new - bound), None)
         if ready is None:
             ordered.append(Scan(waiting[0].source))
-            known.add(waiting[0].source)
+            bound.add(waiting[0].source)
             continue
         waiting.remove(ready)
         ordered.append(ready)
-        known.update((ready.source, ready.target))
+        bound.update((ready.source, ready.target))
     return ordered
 
 
 def _merged(stages: Sequence[Sequence[Clause]], tests: Sequence[Clause], late: Set[int]) -> list[Clause]:
-    """The first stage, what needs no variable of a later one, the later stages, the rest."""
+    """The first stage, the tests without a variable of a later stage, the later stages, the other tests."""
     parts: tuple[list[Clause], list[Clause]] = ([], [])
     for test in tests:
         parts[not late.isdisjoint(v.slot for v in variables_of(test))].append(test)
@@ -343,12 +343,12 @@ def _merged(stages: Sequence[Sequence[Clause]], tests: Sequence[Clause], late: S
 
 
 def _expand(block: Block, i: int, t: tree.Traversal) -> Expand:
-    context, found = block.context, block.fits[i]
+    context, fitted = block.context, block.fits[i]
     source, target = (block.scope.find(name) for name in block.ends[i])
     assert source is not None, "the ends of a traversal are declared before"
     assert target is not None, "the ends of a traversal are declared before"
     steps = []
-    for crossing in found.crossings:
+    for crossing in fitted.crossings:
         steps.append(
             Step(
                 context.entity(crossing.edge),
@@ -359,7 +359,7 @@ def _expand(block: Block, i: int, t: tree.Traversal) -> Expand:
         )
         context.reads.update((steps[-1].edge, steps[-1].starts, steps[-1].ends))
     low, high = (1, 1) if t.bounds is None else (t.bounds.minimum, t.bounds.maximum)
-    if found.never:
+    if fitted.never:
         context.note(t.place, f"No {t.edges[0].name} follows another, so {low} hops never match.")
     mode: Mode = (
         "edges" if t.edge is not None else "shortest" if t.shortest else "paths" if t.path is not None else "pairs"

@@ -30,20 +30,22 @@ RRF_K = 60
 
 def search(typer: Typer, e: tree.Call) -> Search:
     code = SEARCHES[e.name]
-    most = 3 if e.name == "fuzzy" else 2
+    maximum = 3 if e.name == "fuzzy" else 2
     if typer.zone not in ("match", "return", "order", "having"):
         raise typer.fail(code, e.place, f"{e.name} belongs to a pattern; a statement compares properties.")
-    if not 2 <= len(e.arguments) <= most:
-        wanted = "a property, a text and how many edits" if most == 3 else "a property and a text"
-        raise typer.fail(code, e.place, f"{e.name} takes {wanted}.")
+    if not 2 <= len(e.arguments) <= maximum:
+        required = "a property, a text and how many edits" if maximum == 3 else "a property and a text"
+        raise typer.fail(code, e.place, f"{e.name} takes {required}.")
     field = _text_property(typer, e, code)
     query = _text(typer, e, code)
     edits = None
     if e.name == "fuzzy":
         edits = typer.read(e.arguments[2]) if len(e.arguments) == 3 else Constant(1, I64)
-        given = edits.value if isinstance(edits, Constant) else 1
+        edits_value = edits.value if isinstance(edits, Constant) else 1
         if not (
-            isinstance(edits, Constant | Parameter) and edits.type.is_integer and 0 <= int(str(given)) <= EDITS_MAX
+            isinstance(edits, Constant | Parameter)
+            and edits.type.is_integer
+            and 0 <= int(str(edits_value)) <= EDITS_MAX
         ):
             raise typer.fail(code, e.arguments[2].place, f"The number of edits is 0, 1 or {EDITS_MAX}.")
     return Search(e.name, field, query, edits, BOOL.null(field.type.nullable or query.type.nullable))
@@ -67,21 +69,21 @@ def rank(typer: Typer, e: tree.Call) -> Rank:
 
 def _property(typer: Typer, e: tree.Call, code: str) -> Property:
     first = e.arguments[0]
-    found = typer.read(first)
-    if not isinstance(found, Property):
+    searched = typer.read(first)
+    if not isinstance(searched, Property):
         raise typer.fail(code, first.place, f"{e.name} searches a property, as in {e.name}($x.name, …).")
-    if found.variable.kind == "edge":
+    if searched.variable.kind == "edge":
         raise typer.fail("T23", first.place, f"{e.name} searches properties of nodes, not of edges.")
-    return found
+    return searched
 
 
 def _text_property(typer: Typer, e: tree.Call, code: str) -> Property:
-    found = _property(typer, e, code)
-    if found.type.kind != "String" or found.name in ("id", "@type"):
+    searched = _property(typer, e, code)
+    if searched.type.kind != "String" or searched.name in ("id", "@type"):
         raise typer.fail(
-            code, e.arguments[0].place, f"{e.name} searches a String property, not {describe(found.type)}."
+            code, e.arguments[0].place, f"{e.name} searches a String property, not {describe(searched.type)}."
         )
-    return found
+    return searched
 
 
 def _text(typer: Typer, e: tree.Call, code: str) -> Constant | Parameter:
@@ -119,15 +121,15 @@ def _vector(typer: Typer, field: Property, argument: tree.Expression) -> Express
             raise typer.fail("T15", argument.place, detail)
         numbers = tuple(float(i.value) for i in query.items if isinstance(i, Constant))  # type: ignore[arg-type]
         return Constant(numbers, field.type.null(False))
-    given = describe(query.type)
+    described = describe(query.type)
     if isinstance(query, Property):
-        given = f"the property ${query.variable.name}.{query.name}, which every row has another one of"
-    detail = f"nearest compares with a Vector({size}) or a text, a literal or a parameter, not with {given}."
+        described = f"the property ${query.variable.name}.{query.name}, which every row has another one of"
+    detail = f"nearest compares with a Vector({size}) or a text, a literal or a parameter, not with {described}."
     raise typer.fail("T15", argument.place, detail)
 
 
 def _check_embedded(typer: Typer, field: Property, argument: tree.Expression) -> None:
-    """A text has a vector only where the schema says what makes the property's."""
+    """Refuse a text unless the schema declares how the property's vectors are made."""
     for entity in field.variable.types:
         if typer.context.type_of(entity).by_name[field.name].annotation("embed") is None:
             detail = f'{entity.name}.{field.name} is not declared with @embed("source")'

@@ -1,4 +1,4 @@
-"""Queries as text again, in one form: what `render` writes parses to an equal tree."""
+"""Canonical text of queries: `render` writes text that parses to an equal tree."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from omnigraph.language.query.tree import (
 )
 
 LINE_CHARS_MAX = 100
-# How tightly an operator binds; an operand that binds less tightly stands in parentheses.
+# Operator precedence; an operand of lower precedence is put in parentheses.
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _ATOM = range(7)
 
 
@@ -115,9 +115,9 @@ def _clause(clause: Clause) -> list[str]:
 
 
 def _joins(e: Expression) -> bool:
-    """Would the condition, without parentheses, run on into the clause before or after it? Bare words do.
+    """Whether the condition, without parentheses, would join with the clause before or after it. Bare words do.
 
-    So does a variable alone, before a clause that starts with one: two in a row are an edge binding.
+    So does a single variable before a clause that starts with one: two in a row are an edge binding.
     """
     first = last = e
     while isinstance(first, Operation) and first.operator not in ("not", "negative"):
@@ -192,7 +192,7 @@ def show_expression(e: Expression) -> str:
 
 
 def _shown(e: Expression) -> tuple[str, int]:
-    """The text, and how tightly its outermost operator binds."""
+    """The text, and the precedence of its outermost operator."""
     if isinstance(e, Constant):
         return show_literal(e.value), _ATOM
     if isinstance(e, Variable):

@@ -1,11 +1,11 @@
-"""Which clauses of a block come before an optional block of it, and which continue from what that block binds.
+"""Which clauses of a block come before an optional block of it, and which continue from the variables of that block.
 
 A variable belongs to the clause that names it first, in the order of the text. If that is an optional block, the block
-binds it, and traversals and bindings behind the block continue from it: they have no rows where it is null. A block
-that stands before every variable that it could continue from is read as if it stood behind the first clause that names
-one of them, so `optional { $p worksAt $c } $p: Person` means what it means in the other order.
+binds it, and traversals and bindings after the block continue from it: they have no rows where it is null. A block that
+comes before every variable that it could continue from is treated as if it came after the first clause that names one
+of them, so `optional { $p worksAt $c } $p: Person` has the same meaning in either order.
 
-Conditions and `not` blocks bind nothing here: they see whatever the whole block binds.
+Conditions and `not` blocks bind nothing here: they can use all variables of the whole block.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ANONYMOUS = "_"
 
 @dataclass(frozen=True)
 class Stage:
-    """`optional` runs first, None in the first stage; then the clauses, by their place in the block."""
+    """`optional` runs first, None in the first stage; then the clauses, by their index in the block."""
 
     optional: tree.Block | None
     places: list[int] = field(default_factory=list)
@@ -34,7 +34,7 @@ def stages_of(clauses: Sequence[tree.Clause], outer: Scope) -> list[Stage]:
     """
     stages = [Stage(None)]
     stage_of: dict[str, int] = {}
-    """Of every variable that is known so far the stage that it is known from."""
+    """The stage that binds each variable so far."""
     waiting: list[tree.Block] = []
     for i, clause in enumerate(clauses):
         if isinstance(clause, tree.Binding | tree.Traversal):
@@ -54,9 +54,9 @@ def stages_of(clauses: Sequence[tree.Clause], outer: Scope) -> list[Stage]:
     return [*stages, *(Stage(b) for b in waiting)]
 
 
-def _is_anchored(block: tree.Block, known: Iterable[str], outer: Scope) -> bool:
+def _is_anchored(block: tree.Block, bound: Iterable[str], outer: Scope) -> bool:
     names = set(_mentioned(block))
-    return not names.isdisjoint(known) or any(outer.find(n) is not None for n in names)
+    return not names.isdisjoint(bound) or any(outer.find(n) is not None for n in names)
 
 
 def _bindable(clauses: Iterable[tree.Clause]) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _bindable(clauses: Iterable[tree.Clause]) -> Iterator[str]:
 
 
 def _mentioned(part: object) -> Iterator[str]:
-    """All variables, wherever they stand."""
+    """All variables, at any depth."""
     if isinstance(part, tree.Variable):
         if part.name != ANONYMOUS:
             yield part.name

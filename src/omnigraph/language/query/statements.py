@@ -1,8 +1,8 @@
 """Statements: insert, update, delete, merge, against the type that they write.
 
-Bare names mean the row's own properties. What is required must be given to an insert, what is the key can't change, no
-property is set twice, and every value fits its property: a text literal becomes a date where the property is one. Only
-a merge that finds no row needs what is required, which is seen when it runs.
+Bare names mean the row's own properties. An insert needs all required properties, a key can't change, no property is
+set twice, and every value fits its property: a text literal becomes a date where the property is one. A merge needs the
+required properties only if it finds no row, which is checked when it runs.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def check_statement(context: Context, s: tree.Statement) -> Statement:
 
 def _target(context: Context, s: tree.Statement) -> EntityType:
     schema, name = context.schema, s.type_name
-    found = schema.node.get(name) or schema.edge.get(name)
-    if found is None:
+    target = schema.node.get(name) or schema.edge.get(name)
+    if target is None:
         if any(i.name == name for i in schema.interfaces):
             raise context.fail("T10", s.place, f"{name} is an interface; write to one of the types that implement it.")
         known = [*schema.node, *schema.edge]
         raise context.fail("T10", s.place, f"There is no node or edge type {name}.", word=name, known=known)
-    return found
+    return target
 
 
 # ---- insert and merge ------------------------------------------------------------------------------------------------
@@ -75,13 +75,13 @@ def _insert(context: Context, s: tree.Insert, t: EntityType, row: Variable) -> I
 
 
 def _merge(context: Context, s: tree.Merge, t: EntityType, row: Variable) -> Merge:
-    wanted = set(t.key_properties) if t.kind == "node" else {"src", "dst"}
-    if not wanted:
+    key_names = set(t.key_properties) if t.kind == "node" else {"src", "dst"}
+    if not key_names:
         raise context.fail("T30", s.place, f"{t.name} has no @key to merge by; use insert or update.")
     keys = _settings(context, s.keys, t, Typer(context, Scope(), "value"), update=False)
-    given = {k.name for k in keys}
-    if given != wanted:
-        named = ", ".join(sorted(wanted)) if t.kind == "node" else "from, to"
+    key_names_given = {k.name for k in keys}
+    if key_names_given != key_names:
+        named = ", ".join(sorted(key_names)) if t.kind == "node" else "from, to"
         detail = f"merge {t.name} finds its row by {named}, all of these and nothing else; the rest goes into set."
         raise context.fail("T30", s.place, detail)
     maybe = Variable(row.name, row.slot, row.kind, row.types, nullable=True)
@@ -91,19 +91,19 @@ def _merge(context: Context, s: tree.Merge, t: EntityType, row: Variable) -> Mer
 
 
 def _check_required(context: Context, t: EntityType, values: Iterable[Setting], place: Place) -> None:
-    given = {v.name for v in values}
-    missing = [p.name for p in t.properties if p.name not in given and _is_required(t, p.name, given)]
+    given_names = {v.name for v in values}
+    missing = [p.name for p in t.properties if p.name not in given_names and _is_required(t, p.name, given_names)]
     if t.kind == "edge":
-        missing = [word for word, column in (("from", "src"), ("to", "dst")) if column not in given] + missing
+        missing = [word for word, column in (("from", "src"), ("to", "dst")) if column not in given_names] + missing
     if missing:
         raise context.fail("T12", place, f"{t.name} needs a value for {', '.join(missing)}.")
 
 
-def _is_required(t: EntityType, name: str, given: set[str]) -> bool:
+def _is_required(t: EntityType, name: str, given_names: set[str]) -> bool:
     p = t.by_name[name]
     embed = p.annotation("embed")
-    made = embed is not None and str(embed.argument) in given
-    return not (p.nullable or p.default is not None or made)
+    is_embedded = embed is not None and str(embed.argument) in given_names
+    return not (p.nullable or p.default is not None or is_embedded)
 
 
 def _read_endpoints(context: Context, t: EntityType) -> None:
@@ -117,13 +117,13 @@ def _read_endpoints(context: Context, t: EntityType) -> None:
 def _settings(
     context: Context, assignments: Iterable[tree.Assignment], t: EntityType, typer: Typer, *, update: bool
 ) -> tuple[Setting, ...]:
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for a in assignments:
         setting = _setting(context, a, t, typer, update=update)
-        if setting.name in found:
+        if setting.name in settings:
             raise context.fail("T13", a.place, f"{a.name} is given twice.")
-        found[setting.name] = setting
-    return tuple(found.values())
+        settings[setting.name] = setting
+    return tuple(settings.values())
 
 
 def _setting(context: Context, a: tree.Assignment, t: EntityType, typer: Typer, *, update: bool) -> Setting:
@@ -133,9 +133,9 @@ def _setting(context: Context, a: tree.Assignment, t: EntityType, typer: Typer, 
     if update and a.name in t.key_properties:
         detail = f"{a.name} is part of the key of {t.name}, which never changes; delete the node and insert another."
         raise context.fail("T30", a.place, detail)
-    wanted = of_property(p.type, p.nullable)
-    value = typer.dated(typer.read(a.value), wanted, a.value)
-    _check_value(context, a, wanted, value)
+    target = of_property(p.type, p.nullable)
+    value = typer.dated(typer.read(a.value), target, a.value)
+    _check_value(context, a, target, value)
     return Setting(a.name, p.id, p.type, value)
 
 
@@ -164,19 +164,19 @@ def _physical(context: Context, a: tree.Assignment, t: EntityType, typer: Typer,
     raise context.fail("T11", a.place, f"{t.name} has no property {a.name}.", word=a.name, known=context.columns_of(t))
 
 
-def _check_value(context: Context, a: tree.Assignment, wanted: Type, value: Expression) -> None:
+def _check_value(context: Context, a: tree.Assignment, target: Type, value: Expression) -> None:
     place, problem = a.value.place, None
-    if value.type.kind == "Null" and not wanted.nullable:
+    if value.type.kind == "Null" and not target.nullable:
         problem = f"{a.name} is required and can't be null"
-    elif isinstance(value, Object) or not assignable(value.type, wanted):
-        problem = f"{a.name} is {describe(wanted)}; this is {describe(value.type)}"
-    elif wanted.kind == "Enum" and isinstance(value, Constant) and value.value not in (None, *wanted.values):
+    elif isinstance(value, Object) or not assignable(value.type, target):
+        problem = f"{a.name} is {describe(target)}; this is {describe(value.type)}"
+    elif target.kind == "Enum" and isinstance(value, Constant) and value.value not in (None, *target.values):
         word = str(value.value)
-        detail = f"{a.name} has no value {word!r}; it is {wanted.null(False)}."
-        raise context.fail("T3", place, detail, word=word, known=wanted.values)
-    elif wanted.kind == "Vector" and isinstance(value, ListOf) and len(value.items) != wanted.dimension:
-        problem = f"{a.name} is {describe(wanted)}; this one has {counted(len(value.items), 'number')}"
-    elif wanted.kind == "Blob" and not isinstance(value, Parameter | Constant):
+        detail = f"{a.name} has no value {word!r}; it is {target.null(False)}."
+        raise context.fail("T3", place, detail, word=word, known=target.values)
+    elif target.kind == "Vector" and isinstance(value, ListOf) and len(value.items) != target.dimension:
+        problem = f"{a.name} is {describe(target)}; this one has {counted(len(value.items), 'number')}"
+    elif target.kind == "Blob" and not isinstance(value, Parameter | Constant):
         problem = "A Blob is given as a parameter"
     if problem is not None:
         raise context.fail("T3", place, f"{problem}.")

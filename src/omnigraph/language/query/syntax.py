@@ -3,9 +3,9 @@
 1. file        queries, each with parameters, annotations and a body; no name twice
 2. body        the sections of a read, sorted; or statements
 3. clauses     a word between two bare variables is an edge, unless the left one is a parameter: then an operator
-4. expressions literals decoded, nesting bounded by DEPTH_MAX so that whoever walks the tree may recurse
+4. expressions literals decoded, nesting bounded by DEPTH_MAX so that code that walks the tree may recurse
 
-Raises QuerySyntaxError for everything that the language does not know.
+Raises QuerySyntaxError for everything that is not part of the language.
 """
 
 from __future__ import annotations
@@ -86,16 +86,16 @@ def _query(tree: Tree, text: QueryText) -> Query:
 
 
 def _parameters(tree: Tree, text: QueryText) -> tuple[Parameter, ...]:
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     for child in tree.children:
         token, type_tree, *nullable = child.children
         name, place = str(token)[1:], place_of(token)
         if name == RESERVED_PARAMETER or name == "_":
             raise text.refuse(place, f"The parameter name ${name} is reserved.")
-        if name in found:
+        if name in parameters:
             raise text.refuse(place, f"The parameter ${name} is declared twice.")
-        found[name] = Parameter(name, _type(type_tree, text), bool(nullable), place)
-    return tuple(found.values())
+        parameters[name] = Parameter(name, _type(type_tree, text), bool(nullable), place)
+    return tuple(parameters.values())
 
 
 def _type(tree: Tree, text: QueryText) -> PropertyType:
@@ -108,8 +108,8 @@ def _type(tree: Tree, text: QueryText) -> PropertyType:
         return PropertyType("Vector", dimension=int(size))
     word = tokens[-1]
     if word not in SCALARS:
-        known = TYPE_WORDS.get(word.lower())
-        hint = f" Did you mean {known}?" if known else did_you_mean(word, [*SCALARS, "Vector"])
+        suggested = TYPE_WORDS.get(word.lower())
+        hint = f" Did you mean {suggested}?" if suggested else did_you_mean(word, [*SCALARS, "Vector"])
         if word == "enum":
             hint = " A parameter for an enum is a String."
         raise text.refuse(place_of(word), f"There is no parameter type {word}.{hint}")
@@ -230,8 +230,8 @@ class _Body:
         """A condition; or a traversal, which the grammar reads as a word between two operands."""
         if tree.data in ("word_operator", "undirected"):
             left, right = tree.children[0], tree.children[-1]
-            bare = left.data == right.data == "variable"
-            if bare and not (tree.data == "word_operator" and str(left.children[0])[1:] in self.parameters):
+            is_bare = left.data == right.data == "variable"
+            if is_bare and not (tree.data == "word_operator" and str(left.children[0])[1:] in self.parameters):
                 middle = tree.children[1:-1] if tree.data == "undirected" else tree.children[1].children
                 words = [t for t in middle if _is_token(t)]
                 bounds = next((t for t in middle if not _is_token(t)), None)
@@ -268,8 +268,8 @@ class _Body:
     def _edge_words(self, tokens: Sequence[Token]) -> tuple[EdgeWord, ...]:
         for token in tokens:
             if "A" <= token[0] <= "Z":
-                wanted = token[0].lower() + token[1:]
-                detail = f"In a query the name of an edge starts with a lower-case letter: {wanted}, not {token}."
+                expected = token[0].lower() + token[1:]
+                detail = f"In a query the name of an edge starts with a lower-case letter: {expected}, not {token}."
                 raise self.text.refuse(place_of(token), detail)
         return tuple(EdgeWord(str(t), place_of(t)) for t in tokens)
 
@@ -285,11 +285,11 @@ class _Body:
     # ---- statements
 
     def assignments(self, tree: Tree) -> tuple[Assignment, ...]:
-        found = []
+        assignments = []
         for child in tree.children:
             key, value = child.children
-            found.append(Assignment(str(key), self.expressions.read(value), place_of(key)))
-        return tuple(found)
+            assignments.append(Assignment(str(key), self.expressions.read(value), place_of(key)))
+        return tuple(assignments)
 
     def statement(self, tree: Tree) -> Statement:
         kind, children = str(tree.data), tree.children

@@ -1,4 +1,4 @@
-"""Typed expressions: what a condition, a column or a value of a statement is made of. `model` says what they mean."""
+"""Typed expressions: the parts of a condition, a column or a value of a statement. `model` defines their meaning."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Something that a pattern binds. `slot` is unique in the query, names are not: two `not` blocks may share one.
+    """A variable of a pattern. `slot` is unique in the query, names are not: two `not` blocks may share one.
 
-    `types` are all types it can have; in a block that narrows one from outside these are fewer, under the same slot,
-    and rows of the others do not match it. `nullable`: bound in an optional block. Each `$_` is a variable of its own.
-    A `row` is what a statement writes; in the values of a Merge it may be null, under the same slot.
+    `types` are all its possible types; a block that narrows an outer variable has fewer, under the same slot, and rows
+    of the others do not match. `nullable`: bound in an optional block. Each `$_` is a variable of its own. A `row` is
+    the row that a statement writes; in the values of a Merge it may be null, under the same slot.
     """
 
     name: str
@@ -253,17 +253,17 @@ def walk(value: object) -> Iterator[Any]:
     """A checked value and everything inside of it, depth first and from left to right; types are left out."""
     waiting: list[Any] = [value]
     while waiting:
-        found = waiting.pop()
-        cls = found.__class__
+        term = waiting.pop()
+        cls = term.__class__
         if cls is tuple:
-            waiting.extend(reversed(found))
+            waiting.extend(reversed(term))
             continue
         parts = getattr(cls, "__slots__", None)
         if parts is None or cls is Type:
             continue
-        yield found
+        yield term
         if cls not in _LEAVES:
-            waiting.extend([getattr(found, name) for name in reversed(parts)])
+            waiting.extend([getattr(term, name) for name in reversed(parts)])
 
 
 def variables_of(value: object) -> dict[Variable, None]:

@@ -7,7 +7,7 @@ from omnigraph.language.schema.source import Place, Source
 
 
 class QueryText(Source):
-    """The text of a file, which turns places into errors with the line and a caret under it."""
+    """The text of a file; makes errors that show the line of a place and a caret under it."""
 
     def refuse(self, place: Place, detail: str) -> QuerySyntaxError:
         return QuerySyntaxError(code="Q000", **self._fields(place, detail))

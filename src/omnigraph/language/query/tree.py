@@ -1,6 +1,6 @@
-"""What stands in a .gq file, once parsed: frozen values, nothing resolved against a schema yet.
+"""The syntax tree of a .gq file: frozen values, not resolved against a schema.
 
-Places never take part in comparisons: two texts that say the same are equal trees.
+Places are ignored in comparisons: two texts with the same meaning are equal trees.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`$name`: a parameter, or something that the pattern binds. The name is kept without the `$`."""
+    """`$name`: a parameter, or a variable of the pattern. The name is stored without the `$`."""
 
     name: str
     place: Place = field(default=NOWHERE, compare=False, repr=False)
@@ -133,7 +133,7 @@ class EdgeWord:
 
 @dataclass(frozen=True, slots=True)
 class Traversal:
-    """`$source edge|edge{1,3} $target`, with `<…>`, an edge variable, `path $p =` and `shortest` where they stand."""
+    """`$source edge|edge{1,3} $target`, optionally with `<…>`, an edge variable, `path $p =` and `shortest`."""
 
     source: Variable
     edges: tuple[EdgeWord, ...]
@@ -165,12 +165,12 @@ Clause = Binding | Traversal | Filter | Block
 
 
 def first_of(clauses: Iterable[Clause], name: str) -> Variable | None:
-    """Where a variable stands first in a binding or traversal of these clauses, their blocks included."""
+    """The first occurrence of a variable in a binding or traversal of these clauses, their blocks included."""
     for clause in clauses:
         if isinstance(clause, Block):
-            found = first_of(clause.clauses, name)
-            if found is not None:
-                return found
+            first = first_of(clause.clauses, name)
+            if first is not None:
+                return first
         elif not isinstance(clause, Filter):
             for variable in named(clause):
                 if variable is not None and variable.name == name:
@@ -205,7 +205,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class OrderItem:
-    """`direction` is None where none is written: ascending, but for scores that are better when higher."""
+    """`direction` is None if it is omitted: ascending, but descending for scores of which higher is better."""
 
     value: Expression
     direction: Literal["asc", "desc"] | None = None
@@ -290,7 +290,7 @@ class QueryAnnotation:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One named query. `body` is a Read or a tuple of statements; `text` is the file it stands in."""
+    """One named query. `body` is a Read or a tuple of statements; `text` is its file."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -305,7 +305,7 @@ class Query:
 
     @property
     def patterns(self) -> tuple[tuple[Clause, ...], ...]:
-        """That of a read, or those of its inserts."""
+        """The pattern of a read, or those of its inserts."""
         if isinstance(self.body, Read):
             return (self.body.match,)
         return tuple(s.match for s in self.body if isinstance(s, Insert) and s.match is not None)

@@ -1,11 +1,11 @@
 """Types of expressions: from the tree to terms.
 
-1. atoms       literals, parameters, properties, aliases; what is unknown is refused with its place
-2. operators   operands are checked against each other; a text literal beside a date becomes a date
+1. atoms       literals, parameters, properties, aliases; unknown names are refused with their place
+2. operators   operands are checked against each other; a text literal compared with a date becomes a date
 3. calls       see `functions`
 
-`zone` says where the expression stands, and with it what it may use: properties of variables in a pattern (`match`) or
-of the row in a statement (`where`, `set`, `returning`); aggregates, scores, aliases in `return`, `order`, `having`.
+`zone` is the section of the expression and determines what it may use: properties of variables in a pattern (`match`)
+or of the row in a statement (`where`, `set`, `returning`); aggregates, scores, aliases in `return`, `order`, `having`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from omnigraph.language.query.types import (
 from omnigraph.language.schema.source import Place
 
 Zone = Literal["match", "value", "return", "order", "having", "where", "set", "returning"]
-# In these the row of a statement is meant by a bare name, and a `$variable` can only be a parameter.
+# In these a bare name is a property of the statement's row, and a `$variable` can only be a parameter.
 ROW_ZONES = ("where", "set", "returning")
 
 
@@ -83,12 +83,12 @@ class Typer:
         return self._operation(e)
 
     def condition(self, e: tree.Expression) -> Expression:
-        """An expression that is true or false."""
-        found = self.read(e)
-        if found.type.kind == "Null" or found.type.kind != "Bool":
-            shown = describe(found.type)
+        """A typed expression that is true or false; other types are refused."""
+        condition = self.read(e)
+        if condition.type.kind == "Null" or condition.type.kind != "Bool":
+            shown = describe(condition.type)
             raise self.context.fail("T25", e.place, f"A condition is true or false; this is {shown}.")
-        return found
+        return condition
 
     def fail(self, code: str, place: Place, detail: str) -> Exception:
         return self.context.fail(code, place, detail)
@@ -96,18 +96,18 @@ class Typer:
     # ---- atoms
 
     def _variable(self, e: tree.Variable) -> Expression:
-        found = None if self.zone in ROW_ZONES else self.scope.find(e.name)
-        if found is None:
+        variable = None if self.zone in ROW_ZONES else self.scope.find(e.name)
+        if variable is None:
             parameter = self.context.parameters.get(e.name)
             if parameter is None:
                 raise self._unbound(e)
             self.context.used_parameters.add(e.name)
             return parameter
-        if found.kind == "path":
-            return PathOf(found, PATH.null(found.nullable))
-        if found.kind == "edge":
-            return Object(found, EDGE.null(found.nullable))
-        return Object(found, NODE.null(found.nullable), self._object_properties(found))
+        if variable.kind == "path":
+            return PathOf(variable, PATH.null(variable.nullable))
+        if variable.kind == "edge":
+            return Object(variable, EDGE.null(variable.nullable))
+        return Object(variable, NODE.null(variable.nullable), self._object_properties(variable))
 
     def _unbound(self, e: tree.Variable) -> Exception:
         named, known = f"${e.name}", [f"${name}" for name in self.context.parameters]
@@ -125,18 +125,18 @@ class Typer:
         return self.context.fail("T6", e.place, detail, word=named, known=known)
 
     def _object_properties(self, v: Variable) -> tuple[str, ...]:
-        """Properties of all types of the variable, without those that are no values to look at."""
-        found: dict[str, None] = {}
+        """The names of properties of all types of the variable, without vectors and blobs."""
+        names: dict[str, None] = {}
         for entity in v.types:
             for p in self.context.type_of(entity).properties:
                 if p.type.kind not in ("Blob", "Vector"):
-                    found[p.name] = None
-        return tuple(found)
+                    names[p.name] = None
+        return tuple(names)
 
     def _access(self, e: tree.Access) -> Expression:
-        found = None if self.zone in ROW_ZONES else self.scope.find(e.variable.name)
-        if found is not None and found.kind != "path":
-            return self.context.property(found, e.name, e.place)
+        variable = None if self.zone in ROW_ZONES else self.scope.find(e.variable.name)
+        if variable is not None and variable.kind != "path":
+            return self.context.property(variable, e.name, e.place)
         is_path = isinstance(self._variable(e.variable), PathOf)
         what, code = ("a path", "T27") if is_path else ("a parameter", "T6")
         raise self.fail(code, e.place, f"${e.variable.name} is {what} and has no properties.")
@@ -156,17 +156,17 @@ class Typer:
         items = [self.read(i) for i in e.items]
         date = next((i.type for i in items if i.type.is_time), None)
         if date is not None:
-            items = [self.dated(i, date, at) for i, at in zip(items, e.items, strict=True)]
-        found: Type | None = None
-        for item, at in zip(items, e.items, strict=True):
+            items = [self.dated(i, date, parsed) for i, parsed in zip(items, e.items, strict=True)]
+        common_type: Type | None = None
+        for item, parsed in zip(items, e.items, strict=True):
             if item.type.kind in ("List", "Vector", "Blob", "Null", "Node", "Edge", "Path", "Duration"):
-                raise self.fail("T26", at.place, f"A list can't hold {describe(item.type)}.")
-            joined = item.type if found is None else common(found, item.type)
+                raise self.fail("T26", parsed.place, f"A list can't hold {describe(item.type)}.")
+            joined = item.type if common_type is None else common(common_type, item.type)
             if joined is None:
-                detail = f"The items of a list have one type; this is {describe(item.type)} beside {found}."
-                raise self.fail("T26", at.place, detail)
-            found = joined
-        kind = None if found is None else ("String" if found.is_text else found.kind)
+                detail = f"The items of a list have one type; this is {describe(item.type)} beside {common_type}."
+                raise self.fail("T26", parsed.place, detail)
+            common_type = joined
+        kind = None if common_type is None else ("String" if common_type.is_text else common_type.kind)
         return ListOf(tuple(items), Type("List", item=kind))
 
     # ---- operators
@@ -191,61 +191,63 @@ class Typer:
         if op in tree.COMPARISONS:
             return self._compare(op, left, right, e)
         if op in ("in", "not in"):
-            found = self._in(left, right, e.operands[0], e.operands[1])
-            return Not(found, found.type) if op == "not in" else found
+            membership = self._in(left, right, e.operands[0], e.operands[1])
+            return Not(membership, membership.type) if op == "not in" else membership
         return self._text(op, left, right, e)
 
     def _is_null(self, e: tree.Operation, *, negated: bool) -> Expression:
         operand = self.read(e.operands[0])
         self.scalar(operand, e.operands[0].place, lists=True)
-        found = IsNull(operand)
-        return Not(found) if negated else found
+        is_null = IsNull(operand)
+        return Not(is_null) if negated else is_null
 
     def _compare(self, op: str, left: Expression, right: Expression, e: tree.Operation) -> Compare:
-        at, right_at = (o.place for o in e.operands)
-        for operand, place in ((left, at), (right, right_at)):
+        left_place, right_place = (o.place for o in e.operands)
+        for operand, place in ((left, left_place), (right, right_place)):
             if operand.type.kind == "Null":
                 raise self.fail("T7", place, "Nothing equals null; write `is null` or `is not null`.")
         left, right = self.dated(left, right.type, e.operands[0]), self.dated(right, left.type, e.operands[1])
         nullable = left.type.nullable or right.type.nullable
         if isinstance(left, Object) and isinstance(right, Object) and left.type.kind == right.type.kind == "Node":
             if op not in ("=", "!="):
-                raise self.fail("T7", at, f"Two nodes can be equal or not; they have no order for {op}.")
+                raise self.fail("T7", left_place, f"Two nodes can be equal or not; they have no order for {op}.")
             return Compare(op, left, right, BOOL.null(nullable))
-        self.scalar(left, at)
-        self.scalar(right, right_at)
+        self.scalar(left, left_place)
+        self.scalar(right, right_place)
         if not comparable(left.type, right.type):
-            raise self.fail("T7", right_at, f"{describe(left.type)} can't be compared with {describe(right.type)}.")
-        made = Compare(op, left, right, BOOL.null(nullable))
+            raise self.fail("T7", right_place, f"{describe(left.type)} can't be compared with {describe(right.type)}.")
+        comparison = Compare(op, left, right, BOOL.null(nullable))
         first = e.operands[0]
-        note_if_never(self.context, made, first.variable.place if isinstance(first, tree.Access) else at)
-        return made
+        note_if_never(self.context, comparison, first.variable.place if isinstance(first, tree.Access) else left_place)
+        return comparison
 
-    def _in(self, needle: Expression, items: Expression, at: tree.Expression, items_at: tree.Expression) -> In:
+    def _in(
+        self, needle: Expression, items: Expression, needle_tree: tree.Expression, items_tree: tree.Expression
+    ) -> In:
         if items.type.kind != "List":
-            raise self.fail("T7", items_at.place, f"Behind `in` stands a list, not {describe(items.type)}.")
-        self.scalar(needle, at.place)
-        needle = self.dated(needle, Type(items.type.item or "Null"), at)
-        items = self.dated(items, Type("List", item=needle.type.kind), items_at)
+            raise self.fail("T7", items_tree.place, f"Behind `in` stands a list, not {describe(items.type)}.")
+        self.scalar(needle, needle_tree.place)
+        needle = self.dated(needle, Type(items.type.item or "Null"), needle_tree)
+        items = self.dated(items, Type("List", item=needle.type.kind), items_tree)
         if items.type.item is not None and not comparable(needle.type, Type(items.type.item)):
-            raise self.fail("T7", items_at.place, f"{describe(needle.type)} is never in a list {items.type}.")
+            raise self.fail("T7", items_tree.place, f"{describe(needle.type)} is never in a list {items.type}.")
         return In(needle, items, BOOL.null(needle.type.nullable or items.type.nullable))
 
     def _text(self, op: str, left: Expression, right: Expression, e: tree.Operation) -> Expression:
-        at, right_at = (o.place for o in e.operands)
+        left_place, right_place = (o.place for o in e.operands)
         if op == "contains" and left.type.kind == "List":
             return self._in(right, left, e.operands[1], e.operands[0])
         if not left.type.is_text:
             more = " or a list" if op == "contains" else ""
-            raise self.fail("T7", at, f"The left side of {op} is text{more}, not {describe(left.type)}.")
+            raise self.fail("T7", left_place, f"The left side of {op} is text{more}, not {describe(left.type)}.")
         if not right.type.is_text:
-            raise self.fail("T7", right_at, f"The right side of {op} is text, not {describe(right.type)}.")
+            raise self.fail("T7", right_place, f"The right side of {op} is text, not {describe(right.type)}.")
         if op == "matches":
-            check_pattern_text(self, right, right_at)
+            check_pattern_text(self, right, right_place)
         return Match(op, left, right, BOOL.null(left.type.nullable or right.type.nullable))
 
     def scalar(self, value: Expression, place: Place, *, lists: bool = False) -> None:
-        """Refuses what can't be compared: lists, vectors, blobs, edges, paths."""
+        """Refuse values that can't be compared: lists, vectors, blobs, edges, paths."""
         kind = value.type.kind
         if kind == "Blob" and self.zone == "where":
             raise self.fail("T11", place, "A Blob can't be part of a condition.")
@@ -258,23 +260,25 @@ class Typer:
         if kind == "Node" and not lists:
             raise self.fail("T7", place, "A node is compared with another node; its properties are $variable.name.")
 
-    def dated(self, value: Expression, beside: Type, at: tree.Expression) -> Expression:
-        """A text literal beside a date or datetime is one; so are those of a list beside a list of them."""
+    def dated(self, value: Expression, beside: Type, parsed: tree.Expression) -> Expression:
+        """A text literal compared with a date or datetime becomes one; so do the items of a list compared with a list
+        of them.
+        """
         if isinstance(value, ListOf) and beside.item is not None:
             item = Type(beside.item)
-            places = at.items if isinstance(at, tree.Items) else (at,) * len(value.items)
+            places = parsed.items if isinstance(parsed, tree.Items) else (parsed,) * len(value.items)
             items = tuple(self.dated(i, item, e) for i, e in zip(value.items, places, strict=True))
             changed = items != value.items and all(i.type.kind == item.kind for i in items)
             return ListOf(items, Type("List", item=item.kind)) if changed else value
         if not (isinstance(value, Constant) and isinstance(value.value, str)) or not beside.is_time:
             return value
-        return self.time(value.value, beside.kind, at.place)
+        return self.time(value.value, beside.kind, parsed.place)
 
     def time(self, text: str, kind: str, place: Place) -> Constant:
-        found = date_of(text) if kind == "Date" else datetime_of(text)
-        if found is None:
+        value = date_of(text) if kind == "Date" else datetime_of(text)
+        if value is None:
             raise self.fail("T3", place, f"{show_literal(text)} is not a {kind}.")
-        return Constant(found, Type(kind))
+        return Constant(value, Type(kind))
 
 
 def constant(e: tree.Constant) -> Constant:

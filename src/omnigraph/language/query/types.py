@@ -1,4 +1,4 @@
-"""Types of expressions: those of properties, and what only exists while a query runs."""
+"""Types of expressions: those of properties, and those that exist only while a query runs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def of_property(p: PropertyType, nullable: bool) -> Type:
 
 
 def comparable(a: Type, b: Type) -> bool:
-    """May values of the two be compared, whatever the operator? Numbers of all widths may; null with everything."""
+    """Whether values of the two types can be compared, with any operator. Numbers of all widths can; null with
+    everything.
+    """
     if "Null" in (a.kind, b.kind):
         return True
     if a.is_number or b.is_number:
@@ -103,7 +105,9 @@ def comparable(a: Type, b: Type) -> bool:
 
 
 def assignable(value: Type, target: Type) -> bool:
-    """May the value be stored in a property of that type? Whether a number fits is seen when it is there."""
+    """Whether a value of the type can be stored in a property. Whether a number fits is checked when its value is
+    known.
+    """
     if value.kind == "Null":
         return True
     if target.is_integer:
@@ -122,7 +126,7 @@ def assignable(value: Type, target: Type) -> bool:
 
 
 def common(a: Type, b: Type) -> Type | None:
-    """The type that holds values of both, or None: for `coalesce` and the items of a list."""
+    """The type that holds values of both types, or None: for `coalesce` and the items of a list."""
     nullable = a.nullable or b.nullable
     if a.kind == "Null" or b.kind == "Null":
         return (b if a.kind == "Null" else a).null()
@@ -140,7 +144,7 @@ def common(a: Type, b: Type) -> Type | None:
 
 
 def describe(t: Type) -> str:
-    """With its article, for messages."""
+    """The type with its article, for messages."""
     shown = str(t.null(False))
     if t.kind == "Null":
         return "null"

@@ -1,8 +1,8 @@
-"""Comparisons of a column with a number, put into the column's own type.
+"""Comparisons of a column with a number, converted to the column's own type.
 
-A store compares an integer column with integers of its width only. `exact` turns `i > 1.5` into `i > 1`, and says of
-`i = 1.5` that it never holds: whatever it returns is true for the same numbers, and null stays null. A float column is
-compared with floats only: `exact` turns `d > 9007199254740993` into `d >= 9007199254740994.0`, the next float above.
+Lance compares an integer column with integers of its width only. `exact` turns `i > 1.5` into `i > 1`, and returns
+False for `i = 1.5`: its result is true for the same numbers, and null stays null. A float column is compared with
+floats only: `exact` turns `d > 9007199254740993` into `d >= 9007199254740994.0`, the next float above.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Exact(NamedTuple):
 
 
 def exact(kind: str, operator: str, value: int | float) -> Exact | bool:
-    """`column operator value` for a column of that kind: the same comparison with a value of it.
+    """`column operator value` for a column of that kind: the equivalent comparison with a value of that kind.
 
-    True where it holds for every number of that kind, False where for none; a null column gives null all the same, so
-    neither may be taken for a constant under `not`. A float beside an F32 column is rounded as stored ones were.
+    True if it holds for every number of that kind, False if for none; a null column still gives null, so neither may be
+    used as a constant under `not`. A float compared with an F32 column is rounded as stored values are.
     """
     if kind in INTEGER_LIMITS:
         return _integer(*INTEGER_LIMITS[kind], operator, value)
@@ -41,7 +41,7 @@ def exact(kind: str, operator: str, value: int | float) -> Exact | bool:
 
 
 def _between_floats(operator: str, value: int, neighbour: float) -> Exact | bool:
-    """An integer that no float equals: none lies between it and its neighbour. Python compares the two exactly."""
+    """For an integer that no float equals: no float is between it and its neighbour. Python compares both exactly."""
     if operator in ("=", "!="):
         return operator == "!="
     if operator in ("<", "<="):
@@ -60,7 +60,7 @@ def _integer(low: int, high: int, operator: str, value: int | float) -> Exact | 
         return Exact(operator, int(value))
     if operator in ("=", "!="):
         return operator == "!="
-    # Between two integers: below it is below the next one, above it is above the one before.
+    # Between two integers: below it means below the next integer, above it means above the previous one.
     return Exact("<", ceil(value)) if operator in ("<", "<=") else Exact(">", floor(value))
 
 

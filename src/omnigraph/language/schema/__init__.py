@@ -1,7 +1,7 @@
 """The schema language `.pg`: text to model, model to text and JSON, and the plan from one schema to the next.
 
-Pure: no files but the grammar, no Lance, no Arrow. The names below load their modules when they are first used: whoever
-only needs the model (every reader of a graph) does not pay for the parser and the planner.
+Pure: no files but the grammar, no Lance, no Arrow. The names below load their modules when they are first used: a
+caller that needs only the model (every reader of a graph) does not load the parser and the planner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Annotations of types and properties: where each known one may stand, what it takes; unknown ones pass as they are.
+"""Annotations of types and properties: where each is allowed and its arguments; unknown ones are kept unchanged.
 
 | annotation                    | on                              | takes                                      |
 |-------------------------------|---------------------------------|--------------------------------------------|
@@ -35,7 +35,7 @@ def type_annotations(declaration: Declaration, source: Source) -> tuple[Annotati
     """The checked annotations of a node or edge, without @card."""
     name = declaration.name.text
     _refuse_repeats(declaration.annotations, name, source)
-    kept: list[Annotation] = []
+    annotations: list[Annotation] = []
     for raw in declaration.annotations:
         if raw.name in ("embed", "default"):
             raise source.rule_error(raw.place, f"@{raw.name} belongs on a property, not on a type.")
@@ -47,8 +47,8 @@ def type_annotations(declaration: Declaration, source: Source) -> tuple[Annotati
             _text(raw, source)
         elif raw.name == "rename_from":
             _old_name(raw, name, _TYPE_NAME, source)
-        kept.append(_annotation(raw))
-    return tuple(kept)
+        annotations.append(_annotation(raw))
+    return tuple(annotations)
 
 
 def cardinality(declaration: Declaration, source: Source) -> tuple[int, int | None]:
@@ -71,52 +71,52 @@ def cardinality(declaration: Declaration, source: Source) -> tuple[int, int | No
 
 
 def property_annotations(raw: RawProperty, owner: str, source: Source) -> tuple[Annotation, ...]:
-    """The checked annotations of a property of an `owner` (interface, node, edge), marks included, order kept."""
+    """The checked annotations of a property of an `owner` (interface, node, edge), marks included, in their order."""
     name = raw.name.text
     _refuse_repeats(raw.annotations, name, source)
-    kept: list[Annotation] = []
-    for found in raw.annotations:
-        checked = _annotation(found)
-        if found.name in MARKS:
-            check_member(found.name, raw, owner, found, source)
-        elif found.name == "embed":
-            _embed(found, raw, owner, source)
-        elif found.name == "default":
-            checked = Annotation("default", _default(found, raw, source))
-        elif found.name == "rename_from":
-            _old_name(found, name, _PROPERTY_NAME, source)
-        elif found.name == "description":
-            _text(found, source)
-        elif found.name == "instruction":
-            raise source.rule_error(found.place, "@instruction belongs on a node or edge type, not on a property.")
-        elif found.name == "card":
-            raise source.rule_error(found.place, "@card belongs in the head of an edge, before the {.")
-        elif found.name in ("range", "check"):
-            form = f"@range({name}, 0..100)" if found.name == "range" else f'@check({name}, "pattern")'
-            raise source.rule_error(found.place, f"@{found.name} is written with its property, as in {form}.")
-        kept.append(checked)
-    return tuple(kept)
+    annotations: list[Annotation] = []
+    for annotation in raw.annotations:
+        checked = _annotation(annotation)
+        if annotation.name in MARKS:
+            check_member(annotation.name, raw, owner, annotation, source)
+        elif annotation.name == "embed":
+            _embed(annotation, raw, owner, source)
+        elif annotation.name == "default":
+            checked = Annotation("default", _default(annotation, raw, source))
+        elif annotation.name == "rename_from":
+            _old_name(annotation, name, _PROPERTY_NAME, source)
+        elif annotation.name == "description":
+            _text(annotation, source)
+        elif annotation.name == "instruction":
+            raise source.rule_error(annotation.place, "@instruction belongs on a node or edge type, not on a property.")
+        elif annotation.name == "card":
+            raise source.rule_error(annotation.place, "@card belongs in the head of an edge, before the {.")
+        elif annotation.name in ("range", "check"):
+            form = f"@range({name}, 0..100)" if annotation.name == "range" else f'@check({name}, "pattern")'
+            raise source.rule_error(annotation.place, f"@{annotation.name} is written with its property, as in {form}.")
+        annotations.append(checked)
+    return tuple(annotations)
 
 
-def check_member(kind: str, member: RawProperty, owner: str, found: RawAnnotation, source: Source) -> None:
-    """May `member` take part in @key, @unique or @index, written on the property or in the body?"""
+def check_member(kind: str, member: RawProperty, owner: str, annotation: RawAnnotation, source: Source) -> None:
+    """Refuse a `member` that can't be part of @key, @unique or @index, written on the property or in the body."""
     name, type_ = member.name.text, member.type.kind
     if kind == "key":
         if owner == "edge":
-            raise source.rule_error(found.place, "Edges have no @key; use @unique, for example @unique(src, dst).")
+            raise source.rule_error(annotation.place, "Edges have no @key; use @unique, for example @unique(src, dst).")
         if member.nullable:
-            raise source.rule_error(found.place, f"{name} can be null, so it can't be part of @key.")
+            raise source.rule_error(annotation.place, f"{name} can be null, so it can't be part of @key.")
     if type_ == "Blob" or (type_ in ("List", "Vector") and kind != "index"):
         what = {"Blob": "a Blob", "List": "a list", "Vector": "a vector"}[type_]
-        raise source.rule_error(found.place, f"{name} is {what}, so it can't be part of @{kind}.")
+        raise source.rule_error(annotation.place, f"{name} is {what}, so it can't be part of @{kind}.")
 
 
 def check_embed_source(raw: RawProperty, types: dict[str, PropertyType], type_name: str, source: Source) -> None:
-    """The source of @embed is a String property of the same type; checked once all properties are known."""
-    found = next((a for a in raw.annotations if a.name == "embed"), None)
-    if found is None:
+    """Refuse a source of @embed that is no String property of the same type; called when all properties are read."""
+    embed = next((a for a in raw.annotations if a.name == "embed"), None)
+    if embed is None:
         return
-    argument = found.arguments[0]
+    argument = embed.arguments[0]
     name = str(argument.value)
     if name not in types:
         detail = f"{type_name} has no property {name} to embed.{did_you_mean(name, types)}"
@@ -125,31 +125,33 @@ def check_embed_source(raw: RawProperty, types: dict[str, PropertyType], type_na
         raise source.rule_error(argument.place, f"@embed reads a String property, and {name} is {types[name]}.")
 
 
-def _embed(found: RawAnnotation, raw: RawProperty, owner: str, source: Source) -> None:
+def _embed(annotation: RawAnnotation, raw: RawProperty, owner: str, source: Source) -> None:
     if owner == "edge":
-        raise source.rule_error(found.place, "@embed belongs on a node's property, not on an edge's.")
+        raise source.rule_error(annotation.place, "@embed belongs on a node's property, not on an edge's.")
     if raw.type.kind != "Vector":
-        raise source.rule_error(found.place, f"@embed belongs on a vector property, and {raw.name.text} is {raw.type}.")
-    if not found.arguments or found.arguments[0].form not in ("string", "word"):
-        raise source.rule_error(found.place, '@embed takes the name of a String property, as in @embed("title").')
-    for option in found.arguments[1:]:
+        raise source.rule_error(
+            annotation.place, f"@embed belongs on a vector property, and {raw.name.text} is {raw.type}."
+        )
+    if not annotation.arguments or annotation.arguments[0].form not in ("string", "word"):
+        raise source.rule_error(annotation.place, '@embed takes the name of a String property, as in @embed("title").')
+    for option in annotation.arguments[1:]:
         if option.key != "model":
             raise source.rule_error(option.place, f"@embed knows the option model only, not {option.key}.")
         if option.form != "string" or not str(option.value).strip():
             raise source.rule_error(option.place, "The model of @embed is a string that is not empty.")
 
 
-def _default(found: RawAnnotation, raw: RawProperty, source: Source) -> str | int | float | bool:
+def _default(annotation: RawAnnotation, raw: RawProperty, source: Source) -> str | int | float | bool:
     if raw.type.kind in ("Blob", "Vector", "List"):
         what = {"Blob": "a Blob", "List": "a list", "Vector": "a vector"}[raw.type.kind]
-        raise source.rule_error(found.place, f"@default is not possible for {what}.")
-    if len(found.arguments) != 1:
-        raise source.rule_error(found.place, "@default takes one literal, as in @default(0).")
+        raise source.rule_error(annotation.place, f"@default is not possible for {what}.")
+    if len(annotation.arguments) != 1:
+        raise source.rule_error(annotation.place, "@default takes one literal, as in @default(0).")
     try:
-        return fit(raw.type, found.arguments[0])
+        return fit(raw.type, annotation.arguments[0])
     except Misfit as misfit:
         detail = f"The default of {raw.name.text} must be {misfit}."
-        raise source.rule_error(found.arguments[0].place, detail) from None
+        raise source.rule_error(annotation.arguments[0].place, detail) from None
 
 
 # ---- shared ----------------------------------------------------------------------------------------------------------
@@ -164,26 +166,26 @@ def _annotation(raw: RawAnnotation) -> Annotation:
 
 def _refuse_repeats(annotations: Sequence[RawAnnotation], name: str, source: Source) -> None:
     seen: set[str] = set()
-    for found in annotations:
-        if found.name in KNOWN and found.name in seen:
-            raise source.rule_error(found.place, f"{name} carries @{found.name} twice.")
-        seen.add(found.name)
+    for annotation in annotations:
+        if annotation.name in KNOWN and annotation.name in seen:
+            raise source.rule_error(annotation.place, f"{name} carries @{annotation.name} twice.")
+        seen.add(annotation.name)
 
 
-def _only(found: RawAnnotation, source: Source, what: str) -> Argument:
-    if len(found.arguments) != 1:
-        raise source.rule_error(found.place, f"@{found.name} takes {what} and nothing else.")
-    return found.arguments[0]
+def _only(annotation: RawAnnotation, source: Source, what: str) -> Argument:
+    if len(annotation.arguments) != 1:
+        raise source.rule_error(annotation.place, f"@{annotation.name} takes {what} and nothing else.")
+    return annotation.arguments[0]
 
 
-def _text(found: RawAnnotation, source: Source) -> None:
-    argument = _only(found, source, "one string")
+def _text(annotation: RawAnnotation, source: Source) -> None:
+    argument = _only(annotation, source, "one string")
     if argument.form != "string" or not str(argument.value).strip():
-        raise source.rule_error(argument.place, f"@{found.name} takes a string in quotes that is not empty.")
+        raise source.rule_error(argument.place, f"@{annotation.name} takes a string in quotes that is not empty.")
 
 
-def _old_name(found: RawAnnotation, name: str, pattern: re.Pattern[str], source: Source) -> None:
-    argument = _only(found, source, "the old name")
+def _old_name(annotation: RawAnnotation, name: str, pattern: re.Pattern[str], source: Source) -> None:
+    argument = _only(annotation, source, "the old name")
     old = str(argument.value)
     if argument.form not in ("string", "word") or not pattern.fullmatch(old):
         case = "an upper-case" if pattern is _TYPE_NAME else "a lower-case"

@@ -1,10 +1,10 @@
-"""What changed between an accepted type and its new declaration, written down as steps, refusals and findings.
+"""The differences between an accepted type and its new declaration, as steps, refusals and findings.
 
 Annotations other than `@embed` and `@rename_from` are metadata and change freely. `@rename_from` is an instruction to
-the planner: adding or removing it is no change by itself. Constraints promise something about every row that exists, so
-only `@index` can be added; one whose properties are all dropped goes with them, unless it is the key. Between accepted
-schemas (`Changes.by_id`) more can happen, when a merge takes an earlier change back: a constraint goes, or comes with a
-property that reads null in every row.
+the planner: adding or removing it is no change by itself. Constraints must hold for every existing row, so only
+`@index` can be added; a constraint whose properties are all dropped is dropped with them, unless it is the key. Between
+accepted schemas (`Changes.by_id`) a merge may also revert an earlier change: a constraint is removed, or added with a
+property that is null in every row.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _PREFIXES: dict[type, str] = {NodeType: "n", EdgeType: "e", Property: "p"}
 
 @dataclass
 class Changes:
-    """What the comparison collects."""
+    """The result of the comparison while it is built."""
 
     new_id: Callable[[str], str]
     mode: Literal["soft", "hard"]
     populated: Callable[[EntityType], bool]
     by_id: bool = False
-    """Both schemas have ids, and elements are matched and added by them."""
+    """Both schemas have ids, by which elements are matched and added."""
     steps: list[Step] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -100,21 +100,23 @@ def _definition(interface: InterfaceType) -> set[tuple[Any, ...]]:
 
 
 def compare_types(old: T, new: T, node_renames: dict[str, str], changes: Changes) -> T:
-    """Adds the steps from `old` to `new` and returns the type afterwards, with ids."""
+    """Add the steps from `old` to `new` and return the type after them, with ids."""
     _compare_head(old, new, node_renames, changes)
-    found: Match[Property] = changes.match(old.properties, new.properties)
-    for p, before, reason in found.conflicts:
+    matched: Match[Property] = changes.match(old.properties, new.properties)
+    for p, before, reason in matched.conflicts:
         property_id = "" if before is None else before.id
         changes.unsupported(f"{new.key}.{p.name}", reason, type_id=old.id, property_id=property_id)
-    kept: list[Property] = [_compare_property(a, b, old, new, found.renames(), changes) for a, b in found.pairs]
-    for p in found.dropped:
+    kept_properties: list[Property] = [
+        _compare_property(a, b, old, new, matched.renames(), changes) for a, b in matched.pairs
+    ]
+    for p in matched.dropped:
         _drop_property(p, old, new, changes)
-    added: list[Property] = [_add_property(p, old, new, changes) for p in found.added]
-    _compare_constraints(old, new, found, changes)
+    added: list[Property] = [_add_property(p, old, new, changes) for p in matched.added]
+    _compare_constraints(old, new, matched, changes)
     names = differing_annotations(old.annotations, new.annotations, without=("rename_from",))
     if names:
         changes.steps.append(UpdateTypeMetadata(new.kind, new.name, old.id, names))
-    properties = (*kept, *added)
+    properties = (*kept_properties, *added)
     if any(isinstance(s, UnsupportedChange) for s in changes.steps):
         return old
     constraints = in_order(new.constraints, [p.name for p in properties])
@@ -171,14 +173,14 @@ def _compare_property(
 
 
 def _embed(p: Property, renames: dict[str, str]) -> tuple[object, ...]:
-    found = p.annotation("embed")
-    if found is None:
+    embed = p.annotation("embed")
+    if embed is None:
         return ()
-    return renames.get(str(found.argument), found.argument), found.option("model")
+    return renames.get(str(embed.argument), embed.argument), embed.option("model")
 
 
 def _add_property(p: Property, owner: EntityType, now: EntityType, changes: Changes) -> Property:
-    """A default fills the existing rows, whether or not the property could be null: as in SQL's ADD COLUMN."""
+    """A default fills the existing rows, whether or not the property is nullable, as in SQL's ADD COLUMN."""
     if not p.nullable and p.default is None and changes.populated(owner):
         reason = "a required property without @default can't be added to a type that holds rows"
         changes.unsupported(f"{now.key}.{p.name}", reason, type_id=owner.id, code="OG-MF-103")
@@ -193,49 +195,55 @@ def _drop_property(p: Property, owner: EntityType, now: EntityType, changes: Cha
     changes.steps.append(DropProperty(now.kind, now.name, owner.id, p.name, p.id, changes.mode))
     if changes.populated(owner):
         code = "OG-DS-105" if p.type.kind == "Vector" else "OG-DS-104"
-        lost = (
+        effect = (
             "its values and their history are removed, except those that another branch holds"
             if changes.mode == "hard"
             else "its values stay readable at older commits until cleanup"
         )
-        message = f"{now.name} holds rows and its property {p.name} is dropped; {lost}"
+        message = f"{now.name} holds rows and its property {p.name} is dropped; {effect}"
         changes.findings.append(finding(code, f"{now.key}.{p.name}", message))
 
 
 # ---- constraints -----------------------------------------------------------------------------------------------------
 
 
-def _compare_constraints(old: EntityType, new: EntityType, found: Match[Property], changes: Changes) -> None:
-    dropped = {p.name for p in found.dropped}
-    # Matched by id, a property that is added may have the name of one that is dropped.
-    renames = found.renames() | {name: f"{name} (dropped)" for name in dropped if name in new.by_name}
+def _compare_constraints(old: EntityType, new: EntityType, matched: Match[Property], changes: Changes) -> None:
+    dropped = {p.name for p in matched.dropped}
+    # Matched by id, an added property may have the name of a dropped one.
+    renames = matched.renames() | {name: f"{name} (dropped)" for name in dropped if name in new.by_name}
     before = [(_renamed(c, renames), sorted(dropped & set(c.properties))) for c in old.constraints]
     after = {constraint_identity(c): c for c in new.constraints}
-    nulls = {p.name for p in found.added if p.default is None} if changes.by_id else set()
+    null_properties = {p.name for p in matched.added if p.default is None} if changes.by_id else set()
 
     def refuse(reason: str) -> None:
         changes.unsupported(new.key, reason, type_id=old.id)
 
-    for c, gone in before:
+    for c, dropped_members in before:
         if constraint_identity(c) in after:
-            if gone:
-                refuse(f"{', '.join(gone)} can't be dropped: {text_of(c)} uses it")
+            if dropped_members:
+                refuse(f"{', '.join(dropped_members)} can't be dropped: {text_of(c)} uses it")
         elif c.kind == "check" and CheckPattern.of(c.pattern or "").problem() is not None:
             changes.steps.append(UpdateTypeMetadata(new.kind, new.name, old.id, ("check",)))
-        elif c.kind == "key" and gone:
-            refuse(f"{', '.join(gone)} can't be dropped: it is part of {text_of(c)}, from which ids are made")
-        elif len(gone) < len(c.properties) and changes.by_id and c.kind != "key":
+        elif c.kind == "key" and dropped_members:
+            refuse(
+                f"{', '.join(dropped_members)} can't be dropped: it is part of {text_of(c)}, from which ids are made"
+            )
+        elif len(dropped_members) < len(c.properties) and changes.by_id and c.kind != "key":
             changes.steps.append(UpdateTypeMetadata(new.kind, new.name, old.id, (c.kind,)))
-        elif len(gone) < len(c.properties):
-            because = f" ({', '.join(gone)} is dropped, the rest of its properties stay)" if gone else ""
-            refuse(f"{text_of(c)} can't be removed{because}")
-    known = {*new.by_name, *EDGE_COLUMNS}
+        elif len(dropped_members) < len(c.properties):
+            reason_suffix = (
+                f" ({', '.join(dropped_members)} is dropped, the rest of its properties stay)"
+                if dropped_members
+                else ""
+            )
+            refuse(f"{text_of(c)} can't be removed{reason_suffix}")
+    column_names = {*new.by_name, *EDGE_COLUMNS}
     identities = {constraint_identity(c) for c, _ in before}
     for identity, c in after.items():
         if identity in identities:
             continue
-        is_possible = c.kind == "index" or (c.kind != "key" and not nulls.isdisjoint(c.properties))
-        if not is_possible or not known.issuperset(c.properties):
+        is_possible = c.kind == "index" or (c.kind != "key" and not null_properties.isdisjoint(c.properties))
+        if not is_possible or not column_names.issuperset(c.properties):
             refuse(f"{text_of(c)} can't be added to a type that exists: its rows were never held to it")
         else:
             changes.steps.append(AddConstraint(new.kind, new.name, old.id, c.kind, c.properties))
@@ -246,7 +254,7 @@ def _renamed(c: Constraint, renames: dict[str, str]) -> Constraint:
 
 
 def text_of(c: Constraint) -> str:
-    """As a schema file would have it, without the pattern of a check."""
+    """The constraint as in a schema file, without the pattern of a check."""
     names = ", ".join(c.properties)
     if c.kind == "range":
         low, high = ("" if b is None else b for b in (c.low, c.high))
@@ -258,7 +266,7 @@ def text_of(c: Constraint) -> str:
 
 
 def metadata(annotations: Sequence[Annotation], without: tuple[str, ...]) -> Counter[tuple[object, ...]]:
-    """As a bag, with the types of the values: `true` and 1 compare equal in Python and are not the same annotation."""
+    """The annotations as a bag, with the types of their values: `true` and 1 are equal in Python and different here."""
     return Counter(
         (a.name, type(a.argument), a.argument, tuple((k, type(v), v) for k, v in sorted(a.options)))
         for a in annotations

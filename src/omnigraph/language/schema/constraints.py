@@ -1,6 +1,6 @@
-"""Constraints of a type: those in its body and those written on its properties, checked and put into one order.
+"""Constraints of a type: those in its body and those on its properties, checked and sorted.
 
-The order of `Constraint`s in the model is by kind, then by the place of their properties in the type: two files that
+`Constraint`s in the model are sorted by kind, then by the position of their properties in the type: two files that
 differ only in the order of their lines give the same list.
 """
 
@@ -19,15 +19,15 @@ Kind = Literal["key", "unique", "index", "range", "check"]
 
 
 def constraint_identity(c: Constraint) -> tuple[object, ...]:
-    """Two constraints with the same identity say the same thing; the order of the members never matters."""
+    """Two constraints with the same identity are equivalent; the order of the members does not matter."""
     return c.kind, frozenset(c.properties), c.low, c.high, c.pattern
 
 
 def in_order(constraints: Iterable[Constraint], names: Sequence[str]) -> tuple[Constraint, ...]:
-    place = {name: i for i, name in enumerate((*EDGE_COLUMNS, *names))}
+    position = {name: i for i, name in enumerate((*EDGE_COLUMNS, *names))}
 
     def order(c: Constraint) -> tuple[object, ...]:
-        members = [place[p] for p in c.properties]
+        members = [position[p] for p in c.properties]
         bounds = [(b is not None, b or 0) for b in (c.low, c.high)]
         return CONSTRAINTS.index(c.kind), members, bounds, c.pattern or ""
 
@@ -42,14 +42,17 @@ def type_constraints(
     inherited: Sequence[RawProperty],
     source: Source,
 ) -> tuple[Constraint, ...]:
-    """All constraints of a node or edge; a constraint that `inherited` properties bring along may be repeated."""
+    """All constraints of a node or edge; a constraint of `inherited` properties may be repeated."""
     from_interfaces = {constraint_identity(c) for _, c in _marks(inherited)}
-    found = [*_marks(properties), *((raw, _body_constraint(raw, owner, type_name, properties, source)) for raw in body)]
-    kept: dict[tuple[object, ...], Constraint] = {}
+    declared = [
+        *_marks(properties),
+        *((raw, _body_constraint(raw, owner, type_name, properties, source)) for raw in body),
+    ]
+    constraints: dict[tuple[object, ...], Constraint] = {}
     key: Constraint | None = None
-    for raw, constraint in found:
+    for raw, constraint in declared:
         identity = constraint_identity(constraint)
-        if identity in kept:
+        if identity in constraints:
             if identity in from_interfaces:
                 continue
             members = ", ".join(constraint.properties)
@@ -59,8 +62,8 @@ def type_constraints(
                 detail = f"{type_name} has two keys; a node has one. A key of several properties is @key(a, b)."
                 raise source.rule_error(raw.place, detail)
             key = constraint
-        kept[identity] = constraint
-    return in_order(kept.values(), [p.name.text for p in properties])
+        constraints[identity] = constraint
+    return in_order(constraints.values(), [p.name.text for p in properties])
 
 
 def _marks(properties: Iterable[RawProperty]) -> list[tuple[RawAnnotation, Constraint]]:

@@ -1,7 +1,7 @@
-"""What differs between two accepted schemas of one graph, as steps. Elements are matched by identity, never by name.
+"""The differences between two accepted schemas of one graph, as steps. Elements are matched by id, never by name.
 
-A plan (`plan.py`) leads from an accepted schema to a declaration that has no ids yet; this compares two schemas that
-both have them: of two commits, or of two branches. Nothing is refused: both schemas exist.
+A plan (`plan.py`) leads from an accepted schema to a declaration without ids; this module compares two schemas with
+ids: of two commits, or of two branches. Nothing is refused: both schemas exist.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from omnigraph.language.schema.steps import (
 )
 
 TypePair = tuple[EntityType | None, EntityType | None]
-"""One type in the old and in the new schema; None where that schema does not have it."""
+"""A type in the old and in the new schema; None if that schema does not have it."""
 
 
 def matched_types(old: Schema, new: Schema) -> list[TypePair]:
@@ -34,9 +34,9 @@ def matched_types(old: Schema, new: Schema) -> list[TypePair]:
     pairs: list[TypePair] = []
     for old_types, new_types in ((old.nodes, new.nodes), (old.edges, new.edges)):
         by_new_id = {t.id: counterpart(t, old) for t in new_types}
-        known = {t.id for t in by_new_id.values() if t is not None}
+        matched_ids = {t.id for t in by_new_id.values() if t is not None}
         pairs += [(by_new_id[t.id], t) for t in new_types]
-        pairs += [(t, None) for t in old_types if t.id not in known]
+        pairs += [(t, None) for t in old_types if t.id not in matched_ids]
     return sorted(pairs, key=_order)
 
 
@@ -69,16 +69,16 @@ def _type_steps(old: EntityType | None, new: EntityType | None) -> Iterator[Step
         return
     if old.name != new.name:
         yield RenameType(new.kind, new.name, new.id, old.name)
-    kept: set[str] = set()
+    matched_ids: set[str] = set()
     for p in new.properties:
         before = counterpart(p, old)
         if before is None:
             yield AddProperty(new.kind, new.name, new.id, p.name, p.id, str(p.type), p.nullable, p.default)
         else:
-            kept.add(before.id)
+            matched_ids.add(before.id)
             yield from _property_steps(before, p, new)
     for p in old.properties:
-        if p.id not in kept:
+        if p.id not in matched_ids:
             yield DropProperty(new.kind, new.name, new.id, p.name, p.id, "soft")
     yield from _index_steps(old, new)
     names = differing_annotations(old.annotations, new.annotations, without=("rename_from",))
@@ -100,7 +100,7 @@ def _property_steps(old: Property, new: Property, owner: NodeType | EdgeType) ->
 
 def _index_steps(old: EntityType, new: EntityType) -> Iterator[Step]:
     names = {p.name: q.name for p in old.properties if (q := counterpart(p, new)) is not None}
-    known = {tuple(names.get(n, n) for n in c.properties) for c in old.constraints if c.kind == "index"}
+    old_indices = {tuple(names.get(n, n) for n in c.properties) for c in old.constraints if c.kind == "index"}
     for c in new.constraints:
-        if c.kind == "index" and c.properties not in known:
+        if c.kind == "index" and c.properties not in old_indices:
             yield AddConstraint(new.kind, new.name, new.id, "index", c.properties)

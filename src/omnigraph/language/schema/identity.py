@@ -31,7 +31,9 @@ def counterpart(element: EdgeType, within: Schema) -> EdgeType | None: ...
 @overload
 def counterpart(element: Property, within: EntityType) -> Property | None: ...
 def counterpart(element: Element, within: Schema | EntityType) -> Element | None:
-    """The same type in another schema, or the same property in another type; an equal id comes before an alias."""
+    """The same type in another schema, or the same property in another type; an equal id takes precedence over an
+    alias.
+    """
     if isinstance(element, Property):
         assert not isinstance(within, Schema), "a property has its counterpart in a type"
         return _counterpart(element, within.properties)

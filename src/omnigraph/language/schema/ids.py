@@ -2,8 +2,8 @@
 
 The 55 bits are 31 bits of seconds since 2020 (good until 2088) and 24 bits that start at random and count upwards
 within one call of `fresh_ids`. Ids of one call therefore sort in the order in which they were made, ids of different
-calls by the second. Finer time would leave fewer random bits, and writers that add types at the same moment would meet:
-as it is, two that make 20 ids each in the same second do so with a chance of 1 in 400,000.
+calls by the second. Finer time would leave fewer random bits and more collisions of writers that add types at the same
+time: two writers that generate 20 ids each in the same second collide with a probability of 1 in 400,000.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def fresh_ids() -> Callable[[str], str]:
 
     def new_id(prefix: str) -> str:
         nonlocal last
-        # The random half is drawn anew only with a new second; in between, counting keeps the order.
+        # The random half is drawn again only in a new second; within a second, counting keeps the order.
         second = int(time.time()) - EPOCH_S
         if second > last >> RANDOM_BITS:
             last = second << RANDOM_BITS | int.from_bytes(os.urandom(RANDOM_BITS // 8))

@@ -1,6 +1,7 @@
 """From the text of a schema to the terminals of its grammar.
 
-All kinds of names look alike: the parser knows which one may stand where. A word is a keyword only where one may.
+All kinds of names have the same form: the parser determines which one is accepted. A word is a keyword only where a
+keyword is accepted.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ class SchemaLexer:
     def __call__(self, text: str, position: int, accepted: Collection[str]) -> tuple[str, int]:
         if "ENUM_VALUE" in accepted and (value := self._enum_value.match(text, position)):
             return "ENUM_VALUE", value.end()
-        found = _PIECE.match(text, position)
-        if found is None:
+        match = _PIECE.match(text, position)
+        if match is None:
             return "", position
-        kind, end = found.lastgroup or "", found.end()
+        kind, end = match.lastgroup or "", match.end()
         if kind == "sign":
-            return self._words.get(found[0], ""), end
+            return self._words.get(match[0], ""), end
         if kind != "word":
             return kind, end
-        keyword = self._words.get(found[0], "")
+        keyword = self._words.get(match[0], "")
         name = next((name for name in _NAMES if name in accepted), "")
         return (keyword if keyword in accepted else name or keyword or "WORD"), end

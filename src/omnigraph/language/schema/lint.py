@@ -1,9 +1,9 @@
-"""Findings: what a schema change does to data that is already there, as stable codes.
+"""Findings: the effects of a schema change on existing data, as stable codes.
 
 A code is `OG-<family>-<number>`. Destructive findings (DS) are warnings: the plan can be applied and loses something.
 Data-dependent findings (MF) are errors: existing rows could break the new schema, the plan is refused.
 
-Every code with its meaning and remedy stands in CODES, the families in FAMILIES.
+CODES lists every code with its meaning and remedy, FAMILIES the families.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-# Two are in use; the others keep their letters for findings to come.
+# Two are in use; the others are reserved for future findings.
 FAMILIES = {
     "DS": "destructive: stored data goes away",
     "MF": "data-dependent: existing rows may not fit the new schema",
@@ -99,5 +99,5 @@ class Finding:
 
 
 def finding(code: str, entity: str, message: str) -> Finding:
-    known = CODES[code]
-    return Finding(code, known.severity, entity, message, known.remedy)
+    definition = CODES[code]
+    return Finding(code, definition.severity, entity, message, definition.remedy)

@@ -1,6 +1,6 @@
-"""Does the literal of `@default(…)` fit the property it stands on?
+"""Whether the literal of `@default(…)` fits its property.
 
-`fit` returns the value as the model keeps it: an integer on a float property becomes a float, everything else stays as
+`fit` returns the value as the model stores it: an integer on a float property becomes a float, everything else stays as
 written; dates stay text (`YYYY-MM-DD`, `YYYY-MM-DDTHH:MM:SS[.fff][Z|±HH:MM]`, no zone meaning UTC).
 """
 
@@ -24,11 +24,11 @@ _TIME = re.compile(_DATE.pattern + r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6
 
 
 class Misfit(ValueError):
-    """Never leaves this package: the caller knows the place and raises the typed error."""
+    """Raised and caught within this package: the caller knows the place and raises the typed error."""
 
 
 def fit(type_: PropertyType, argument: Argument) -> Literal_:
-    """The value to keep; Misfit with the end of a sentence (`… must be …`) if it can't be one of that type."""
+    """The value to store; Misfit with the end of a sentence (`… must be …`) if it is not of that type."""
     kind, value = type_.kind, argument.value
     if kind == "String":
         return _need(argument.form == "string", "a string in quotes", value)
@@ -52,9 +52,9 @@ def fit(type_: PropertyType, argument: Argument) -> Literal_:
     return _need(fits, 'a time in quotes, as in "2024-02-29T12:30:00Z"', value)
 
 
-def _need(fits: bool, wanted: str, value: Literal_) -> Literal_:
+def _need(fits: bool, requirement: str, value: Literal_) -> Literal_:
     if not fits:
-        raise Misfit(wanted)
+        raise Misfit(requirement)
     return value
 
 

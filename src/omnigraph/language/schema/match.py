@@ -1,10 +1,10 @@
-"""Which declaration of the new schema is which of the accepted one: by name or `@rename_from`, or by id.
+"""Matches the declarations of the new schema with those of the accepted one: by name or `@rename_from`, or by id.
 
-An entity whose name exists keeps its identity. A new name with `@rename_from("Old")` takes over Old's identity. The
-annotation of a rename that was applied may stay in the file and means nothing any more: the accepted entity has it too.
-Any other `@rename_from` must name something that exists and that nobody else claims. Where two readings compete (Old
-is still declared, two names are swapped, or Old would silently be dropped) nothing is guessed: it is a conflict with a
-reason. Where both schemas have ids, `match_by_id` needs neither names nor annotations, and there are no conflicts.
+An entity whose name exists keeps its identity. A new name with `@rename_from("Old")` gets Old's identity. The
+annotation of an applied rename may stay in the file and has no effect: the accepted entity has it too. Any other
+`@rename_from` must name an entity that exists and that no other declaration claims. An ambiguous declaration (Old is
+still declared, two names are swapped, or Old would silently be dropped) is a conflict with a reason. Where both schemas
+have ids, `match_by_id` needs neither names nor annotations, and there are no conflicts.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ class Match(Generic[T]):
 
 
 def renamed_from(entity: NodeType | EdgeType | Property) -> str | None:
-    found = next((a for a in entity.annotations if a.name == "rename_from"), None)
-    return None if found is None else str(found.argument)
+    annotation = next((a for a in entity.annotations if a.name == "rename_from"), None)
+    return None if annotation is None else str(annotation.argument)
 
 
 def match(accepted: Sequence[T], desired: Sequence[T]) -> Match[T]:
     result: Match[T] = Match()
     before = {e.name: e for e in accepted}
     declared = {e.name for e in desired}
-    taken: dict[str, T] = {}
-    unclear: set[str] = set()
+    claimed: dict[str, T] = {}
+    ambiguous: set[str] = set()
     for new in sorted(desired, key=lambda e: e.name in before):
         old_name = renamed_from(new)
         if new.name in before:
-            reason = _contradiction(new, before, declared=declared, taken=taken)
+            reason = _contradiction(new, before, declared=declared, claimed=claimed)
             if reason is None:
-                taken[new.name] = new
+                claimed[new.name] = new
             else:
                 result.conflicts.append((new, before[new.name], reason))
-                unclear |= {new.name, str(old_name)}
+                ambiguous |= {new.name, str(old_name)}
         elif old_name is None:
             result.added.append(new)
         elif old_name not in before:
@@ -59,13 +59,13 @@ def match(accepted: Sequence[T], desired: Sequence[T]) -> Match[T]:
         elif old_name in declared:
             reason = f"@rename_from names {old_name}, which is still declared; remove one of the two"
             result.conflicts.append((new, before[old_name], reason))
-        elif old_name in taken:
-            reason = f"{taken[old_name].name} is renamed from {old_name} as well"
+        elif old_name in claimed:
+            reason = f"{claimed[old_name].name} is renamed from {old_name} as well"
             result.conflicts.append((new, before[old_name], reason))
         else:
-            taken[old_name] = new
-    result.pairs = [(old, taken[old.name]) for old in accepted if old.name in taken]
-    result.dropped = [old for old in accepted if old.name not in taken and old.name not in unclear]
+            claimed[old_name] = new
+    result.pairs = [(old, claimed[old.name]) for old in accepted if old.name in claimed]
+    result.dropped = [old for old in accepted if old.name not in claimed and old.name not in ambiguous]
     return result
 
 
@@ -79,12 +79,14 @@ def match_by_id(accepted: Sequence[T], desired: Sequence[T]) -> Match[T]:
     )
 
 
-def _contradiction(new: T, before: Mapping[str, T], *, declared: Collection[str], taken: Collection[str]) -> str | None:
-    """Why the annotation of an entity whose name exists can't be what it says; None if it is none, or was applied."""
+def _contradiction(
+    new: T, before: Mapping[str, T], *, declared: Collection[str], claimed: Collection[str]
+) -> str | None:
+    """Why the `@rename_from` of an entity whose name exists is a conflict; None if it has none, or it was applied."""
     old_name = renamed_from(new)
     if old_name is None or old_name == new.name:
         return None
-    if old_name in before and old_name not in declared and old_name not in taken:
+    if old_name in before and old_name not in declared and old_name not in claimed:
         return (
             f"@rename_from names {old_name}, but {old_name} and {new.name} both exist; "
             f"drop one of them first, or remove the annotation"

@@ -1,15 +1,15 @@
-"""The three-way merge of accepted schemas: what ours and theirs have each changed since their base, in one schema.
+"""The three-way merge of accepted schemas: the changes of ours and theirs since their base, in one schema.
 
 1. match    types and properties by their ids and aliases, then those that both sides added alike (`threeway`)
 2. merge    interfaces by name, then each type: head, properties, constraints (`merge_types`)
 3. name     references get the merged names; no two elements may share one
-4. check    the result is rendered and parsed: it has to obey the rules of the language
+4. check    the result is rendered and parsed: it has to satisfy the rules of the language
 5. plan     the steps from ours to the result, by id (`plan`)
 
-Keeps: ids of ours; elements of theirs come with their own. If one side has not changed, the result is the other side's
-content; merging again changes nothing. As in a schema change, no value of an enum and no interface is ever removed. A
-merge with conflicts has ours as its result and no steps. Pure: whether rows are in the way is the caller's to find out,
-from the ids that the result lists.
+Invariants: elements of ours keep their ids; elements of theirs keep their own. If one side has not changed, the result
+is the other side's content; merging again changes nothing. As in a schema change, no value of an enum and no interface
+is ever removed. A merge with conflicts has ours as its result and no steps. Pure: the caller checks whether rows
+prevent the merge, by the ids that the result lists.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class SchemaMerge:
     """`steps` lead from ours to `result`.
 
     Where the other side may have changed rows, the caller decides: `dropped_types` and `dropped_properties` (with their
-    type) are dropped by theirs, under ours' ids; `missing_types` and `missing_properties` are dropped by ours, under
-    theirs' ids. `required_properties` are added by theirs, without a default, to types that ours has.
+    type) are dropped by theirs, listed by ours' ids; `missing_types` and `missing_properties` are dropped by ours,
+    listed by theirs' ids. `required_properties` are added by theirs, without a default, to types of ours.
     """
 
     result: Schema
@@ -97,11 +97,11 @@ def _match_types(
 
 
 def _keys(threes: Sequence[Three[NodeType]], schemas: tuple[Schema, Schema, Schema]) -> NodeKeys:
-    """What stands for each node type, by its name on each side."""
+    """The key of each node type, by its name on each side."""
 
-    def of(place: int) -> Mapping[str, str]:
-        own = {n.name: n.id for n in schemas[place].nodes}
-        return own | {t.name: three.key for three in threes for t in (three.versions[place],) if t is not None}
+    def of(side: int) -> Mapping[str, str]:
+        own = {n.name: n.id for n in schemas[side].nodes}
+        return own | {t.name: three.key for three in threes for t in (three.versions[side],) if t is not None}
 
     return of(0), of(1), of(2)
 
@@ -113,14 +113,21 @@ def _merge_interfaces(findings: Findings) -> tuple[InterfaceType, ...]:
     base, ours, theirs = ({i.name: i for i in s.interfaces} for s in (findings.base, findings.ours, findings.theirs))
     merged: list[InterfaceType] = []
     for name in dict.fromkeys((*ours, *theirs)):
-        mine, other = ours.get(name), theirs.get(name)
-        if mine is None or other is None:
-            merged += [i for i in (mine, other) if i is not None]
-        elif name not in base and _definition(mine) != _definition(other):
+        our_interface, their_interface = ours.get(name), theirs.get(name)
+        if our_interface is None or their_interface is None:
+            merged += [i for i in (our_interface, their_interface) if i is not None]
+        elif name not in base and _definition(our_interface) != _definition(their_interface):
             message = f"both sides have added the interface {name}, differently"
-            findings.add("schema_divergent_type", f"interface:{name}", findings.texts(None, mine, other), message)
+            findings.add(
+                "schema_divergent_type",
+                f"interface:{name}",
+                findings.texts(None, our_interface, their_interface),
+                message,
+            )
         else:
-            merged.append(_merge_interface(base.get(name, InterfaceType(name)), mine, other, findings))
+            merged.append(
+                _merge_interface(base.get(name, InterfaceType(name)), our_interface, their_interface, findings)
+            )
     return tuple(merged)
 
 
@@ -131,10 +138,12 @@ def _definition(interface: InterfaceType) -> object:
 def _merge_interface(
     base: InterfaceType, ours: InterfaceType, theirs: InterfaceType, findings: Findings
 ) -> InterfaceType:
-    before, left, right = ({p.name: p for p in i.properties} for i in (base, ours, theirs))
+    base_properties, our_properties, their_properties = (
+        {p.name: p for p in i.properties} for i in (base, ours, theirs)
+    )
     properties: list[Property] = []
-    for name in dict.fromkeys((*left, *right)):
-        three = (before.get(name), left.get(name), right.get(name))
+    for name in dict.fromkeys((*our_properties, *their_properties)):
+        three = (base_properties.get(name), our_properties.get(name), their_properties.get(name))
         merged, diverged = _merge_interface_property(*three)
         if merged is not None:
             properties.append(merged)
@@ -148,7 +157,7 @@ def _merge_interface(
 def _merge_interface_property(
     base: Property | None, ours: Property | None, theirs: Property | None
 ) -> tuple[Property | None, bool]:
-    """The property, None if it is dropped; and whether the two sides exclude each other."""
+    """The property, None if it is dropped; and whether the two sides conflict."""
     if ours is not None and theirs is not None:
         merged, diverged = merge_properties(base, ours, theirs)
         return merged, bool(diverged)
@@ -173,18 +182,18 @@ def _named(merged: Schema) -> Schema:
 
 
 def _report_dropped_endpoints(merged: Schema, threes: Sequence[Three[NodeType]], findings: Findings) -> None:
-    kept = {n.id for n in merged.nodes}
+    node_ids = {n.id for n in merged.nodes}
     by_key = {three.key: three for three in threes}
     for edge in merged.edges:
         for key in dict.fromkeys((edge.source, edge.target)):
             three = by_key.get(key)
-            if key not in kept and three is not None:
+            if key not in node_ids and three is not None:
                 message = f"{three.present.name} is dropped on one side, and {edge.name} of the other side connects it"
                 findings.about_type("schema_dropped_type", three, message)
 
 
 def _report_shared_names(merged: Schema, findings: Findings) -> None:
-    """Types of all kinds share their names, and queries match names of edges in any case."""
+    """Types of all kinds share one namespace, and queries match edge names case-insensitively."""
     seen: dict[str, InterfaceType | EntityType] = {}
     edges: dict[str, EdgeType] = {}
     for t in (*merged.interfaces, *(t for t in merged.types() if t.id not in findings.undecided)):
@@ -194,9 +203,9 @@ def _report_shared_names(merged: Schema, findings: Findings) -> None:
         if other is t:
             continue
         names = (other.name, t.name)
-        left = next((v for v in (*findings.ours.interfaces, *findings.ours.types()) if v.name in names), None)
-        right = next((v for v in (*findings.theirs.interfaces, *findings.theirs.types()) if v.name in names), None)
-        texts = findings.texts(None, left, right)
+        our_type = next((v for v in (*findings.ours.interfaces, *findings.ours.types()) if v.name in names), None)
+        their_type = next((v for v in (*findings.theirs.interfaces, *findings.theirs.types()) if v.name in names), None)
+        texts = findings.texts(None, our_type, their_type)
         message = f"two types would be called {t.name}"
         if texts[1] == texts[2]:
             message += "; they can't be one type, because of an embedded vector or the order of the key's members"
@@ -211,7 +220,7 @@ def _entity(t: InterfaceType | EntityType) -> str:
 
 
 def _with_source(merged: Schema, findings: Findings) -> Schema:
-    """The text of the side that the result equals; else a text of its own."""
+    """The schema with the text of the side that it equals; else with rendered text."""
     for side in (findings.ours, findings.theirs):
         if _content(side) == _content(merged):
             return replace(merged, source=side.source)
@@ -219,7 +228,9 @@ def _with_source(merged: Schema, findings: Findings) -> Schema:
 
 
 def _report_broken_rules(merged: Schema, findings: Findings) -> None:
-    """Only a result that is neither side's can break rules, as where a type lacks what its interface got elsewhere."""
+    """Only a result that equals neither side can break rules, for example if a type lacks a property that its interface
+    got on the other side.
+    """
     if merged.source in (findings.ours.source, findings.theirs.source):
         return
     try:
@@ -233,8 +244,10 @@ def _report_broken_rules(merged: Schema, findings: Findings) -> None:
     types = {_entity(t): t for t in (*merged.interfaces, *merged.types())}
     for entity, t in types.items():
         if texts[entity] != contents[entity]:
-            read = next(render_type(p, parsed) for p in (*parsed.interfaces, *parsed.types()) if _entity(p) == entity)
-            message = f"the merged {t.name} would not be what its text says: {read}"
+            parsed_text = next(
+                render_type(p, parsed) for p in (*parsed.interfaces, *parsed.types()) if _entity(p) == entity
+            )
+            message = f"the merged {t.name} would not be what its text says: {parsed_text}"
             _report(findings, entity, "" if isinstance(t, InterfaceType) else t.id, message)
 
 

@@ -1,6 +1,6 @@
-"""What a merge of schemas can't decide, as values, and what its caller has to compare with rows.
+"""Conflicts of a schema merge, as values, and the elements that its caller has to compare with rows.
 
-| kind                          | what                                                                             |
+| kind                          | meaning                                                                          |
 |-------------------------------|----------------------------------------------------------------------------------|
 | `schema_divergent_rename`     | both sides renamed an element, differently                                       |
 | `schema_divergent_type`       | two types would have one name, or one type is two on the other side              |
@@ -38,7 +38,7 @@ class SchemaConflict:
 
 @dataclass
 class Findings:
-    """What the merge of three schemas collects. Ids of what theirs has dropped are those of ours, and vice versa."""
+    """Conflicts and dropped elements of a schema merge. Elements that theirs dropped have ours' ids, and vice versa."""
 
     base: Schema
     ours: Schema
@@ -50,7 +50,7 @@ class Findings:
     missing_properties: list[tuple[str, str]] = field(default_factory=list)
     required_properties: list[tuple[str, str]] = field(default_factory=list)
     undecided: set[str] = field(default_factory=set)
-    """Keys of types and properties whose name, or whether they stay, is a conflict: what else follows is none."""
+    """Keys of types and properties whose name or removal is a conflict; consequences of it are not reported again."""
 
     def add(self, kind: str, entity: str, texts: Texts, message: str) -> None:
         table_key = entity.partition(".")[0]

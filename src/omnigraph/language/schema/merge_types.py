@@ -1,12 +1,12 @@
 """The three-way merge of one type.
 
 1. refer    names in references (endpoints, members of constraints, the source of @embed) become keys of elements, so
-            that a rename on one side is no change of what refers to it
-2. drop     a type or property that one side dropped goes, if the other side has not changed its definition
+            that a rename on one side does not change the elements that refer to it
+2. drop     a type or property that one side dropped is dropped, if the other side has not changed its definition
 3. choose   each attribute comes from the side that changed it; values of enums are united, none is ever removed
-4. unite    a constraint that one side added is kept, one that one side removed goes
+4. unite    a constraint that one side added is kept, one that one side removed is removed
 
-The merged type still has keys in its references; `merge` gives them names once all names are known.
+The merged type still has keys in its references; `merge` replaces them by names when all names are known.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NodeKeys = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Keyed(Generic[T]):
-    """A type whose references are keys; `keys` are those of its properties, by name."""
+    """A type with keys in its references; `keys` are those of its properties, by name."""
 
     type: T
     keys: Mapping[str, str]
@@ -64,18 +64,18 @@ def merge_type(three: Three[T], node_keys: NodeKeys, findings: Findings) -> T | 
     """The merged type with keys in its references; None if it is dropped."""
     properties = _match_properties(three, findings)
     base, ours, theirs = (
-        None if t is None else _keyed(t, place, properties, node_keys[place]) for place, t in enumerate(three.versions)
+        None if t is None else _keyed(t, side, properties, node_keys[side]) for side, t in enumerate(three.versions)
     )
     if ours is None or theirs is None:
         return _present_on_one_side(three, base, ours, theirs, findings)
     head = _merge_head(three, base, ours, theirs, findings)
     merged = [_merge_property(p, three, (base, ours, theirs), findings) for p in properties]
-    kept = [p for p in merged if p is not None]
-    _report_shared_names(three, kept, properties, findings)
+    properties_kept = [p for p in merged if p is not None]
+    _report_shared_names(three, properties_kept, properties, findings)
     identities = _merge_sets({} if base is None else base.constraints, ours.constraints, theirs.constraints)
     constraints = tuple((theirs.constraints | ours.constraints)[i] for i in identities)
-    _report_dropped_members(three, kept, constraints, properties, findings)
-    return replace(head, properties=tuple(kept), constraints=constraints)
+    _report_dropped_members(three, properties_kept, constraints, properties, findings)
+    return replace(head, properties=tuple(properties_kept), constraints=constraints)
 
 
 def named(t: T, nodes: Mapping[str, str], keys: Mapping[str, str]) -> T:
@@ -97,9 +97,9 @@ def _match_properties(three: Three[T], findings: Findings) -> list[Three[Propert
     return match_added(threes, same_property)
 
 
-def _keyed(t: T, place: int, properties: Sequence[Three[Property]], node_keys: Mapping[str, str]) -> Keyed[T]:
-    keys = {p.name: three.key for three in properties for p in (three.versions[place],) if p is not None}
-    # A property that is missing here is one that was reported as repeated: it stands for itself.
+def _keyed(t: T, side: int, properties: Sequence[Three[Property]], node_keys: Mapping[str, str]) -> Keyed[T]:
+    keys = {p.name: three.key for three in properties for p in (three.versions[side],) if p is not None}
+    # A property that is missing here was reported as repeated: its own id is its key.
     keys = {p.name: p.id for p in t.properties} | keys
     return Keyed(named(t, node_keys, keys), keys)
 
@@ -196,7 +196,7 @@ def _merge_property(
 
 
 def merge_properties(base: Property | None, ours: Property, theirs: Property) -> tuple[Property, list[str]]:
-    """A property that both sides have, and the attributes that they have changed differently."""
+    """The merge of a property of both sides, and the attributes that they have changed differently."""
     union = _union(ours.type, theirs.type)
     if union is not None:
         ours, theirs = replace(ours, type=union), replace(theirs, type=union)
@@ -210,14 +210,14 @@ def merge_properties(base: Property | None, ours: Property, theirs: Property) ->
 
 
 def _union(a: PropertyType, b: PropertyType) -> PropertyType | None:
-    """Values of enums are in the order that the parser gives them."""
+    """The union of two enums, with values in the order of the parser."""
     if a.kind != "Enum" or b.kind != "Enum":
         return None
     return replace(a, values=tuple(sorted({*a.values, *b.values})))
 
 
 def _merge_common(ours: E, theirs: E, base: E | None, chosen: Mapping[str, Side], aliases: tuple[str, ...]) -> E:
-    """What types and properties have in common: name, annotations, identity."""
+    """Merge what types and properties have in common: name, annotations, identity."""
     name = ours.name if chosen["name"] == "ours" else theirs.name
     annotations = _merge_annotations(ours.annotations, theirs.annotations, chosen)
     annotations = _with_rename(annotations, name, ours, theirs, base)
@@ -237,15 +237,19 @@ def _merge_annotations(
 def _with_rename(
     annotations: tuple[Annotation, ...], name: str, ours: E, theirs: E, base: E | None
 ) -> tuple[Annotation, ...]:
-    """`@rename_from` of the side that changed it; of the side that the name comes from, if both did."""
-    mine, other, before = (
+    """The annotations with `@rename_from` of the side that changed it; if both did, of the side of the merged name."""
+    our_rename, their_rename, base_rename = (
         None if e is None else by_name(e.annotations).get("rename_from") for e in (ours, theirs, base)
     )
-    from_theirs = mine == before != other if mine == before or other == before else name != ours.name
-    rename = (other if from_theirs else mine) or []
+    from_theirs = (
+        our_rename == base_rename != their_rename
+        if our_rename == base_rename or their_rename == base_rename
+        else name != ours.name
+    )
+    rename = (their_rename if from_theirs else our_rename) or []
     if any(a.argument == name for a in rename):
         rename = []
-    if rename == mine:
+    if rename == our_rename:
         return annotations
     return (*(a for a in annotations if a.name != "rename_from"), *rename)
 
@@ -301,11 +305,11 @@ def _report_dropped_members(
     threes: Sequence[Three[Property]],
     findings: Findings,
 ) -> None:
-    kept = {p.id for p in merged}
+    property_ids = {p.id for p in merged}
     uses = [(f"@{c.kind}", key) for c in constraints for key in c.properties if key not in EDGE_COLUMNS]
     uses += [("@embed", str(a.argument)) for p in merged for a in p.annotations if a.name == "embed"]
     by_id = {three.key: three for three in threes}
     for user, key in dict.fromkeys(uses):
-        if key not in kept and key in by_id:
+        if key not in property_ids and key in by_id:
             message = f"{by_id[key].present.name} is dropped on one side, and {user} of the other side uses it"
             findings.about_property("schema_dropped_property", owner, by_id[key], message)

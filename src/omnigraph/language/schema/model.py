@@ -1,12 +1,12 @@
-"""What a schema is, once parsed: frozen values, names as the user wrote them, stable ids where it has been accepted.
+"""The model of a schema: frozen values, names as the user wrote them, stable ids if it is accepted.
 
 A parsed schema has empty ids. `plan` gives every type and property of an accepted schema an id that survives renames
-and is never used again. Ids are 12 characters that sort by the time of creation; a type's id starts with `n` or `e`.
-`aliases` are ids that other branches gave the same element: a merge of two branches that both added it keeps one id
-and records the other (`identity`).
+and is never reused. Ids are 12 characters that sort by the time of creation; a type's id starts with `n` or `e`.
+`aliases` are ids of the same element on other branches: a merge of two branches that both added it keeps one id and
+records the other (`identity`).
 
-`id` of a node and `id`, `src`, `dst` of an edge are physical columns, not properties. Interfaces are kept as declared;
-the nodes that implement them carry the interface's properties themselves, in front of their own.
+`id` of a node and `id`, `src`, `dst` of an edge are physical columns, not properties. Interfaces are stored as
+declared; the nodes that implement them have the interface's properties themselves, before their own.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Property:
     @property
     def default(self) -> Literal_ | None:
         """The literal of `@default(…)`."""
-        found = self.annotation("default")
-        return None if found is None else found.argument
+        annotation = self.annotation("default")
+        return None if annotation is None else annotation.argument
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class NodeType:
 
     @cached_property
     def key_properties(self) -> tuple[str, ...]:
-        """Members of @key, in the order of their stable ids (declaration order where ids are not given yet)."""
+        """Members of @key, in the order of their stable ids (in declaration order if there are no ids yet)."""
         for c in self.constraints:
             if c.kind == "key":
                 order = {p.name: (p.id, i) for i, p in enumerate(self.properties)}

@@ -1,10 +1,10 @@
 """From .pg text to a Schema.
 
-1. text      refuse what is no plain text, and parse the rest by `grammar.lark` (see `language.lalr`)
+1. text      refuse what is not plain text, and parse the rest by `grammar.lark` (see `language.lalr`)
 2. syntax    the tree becomes declarations with places
 3. rules     the declarations are checked against each other and become the model
 
-Whatever the text, the outcome is a Schema, SchemaSyntaxError or SchemaRuleError. Opening a graph reads its schema as
+Whatever the text, the result is a Schema, SchemaSyntaxError or SchemaRuleError. Opening a graph reads its schema as
 JSON and never needs the parser.
 """
 
@@ -79,10 +79,10 @@ def _refusal(error: Unexpected, source: Source) -> SchemaSyntaxError:
     return source.syntax_error(place_of(token), detail + (hint if token.type else ""))
 
 
-def _detail(source: Source, offset: int, found: str, expected: set[str]) -> str:
-    if trouble := open_text(source, offset, found):
-        return trouble
-    return f"Expected {_words(expected)}, found `{found}`.{_hint(found, expected)}"
+def _detail(source: Source, offset: int, token: str, expected: set[str]) -> str:
+    if problem := open_text(source, offset, token):
+        return problem
+    return f"Expected {_words(expected)}, found `{token}`.{_hint(token, expected)}"
 
 
 def _words(expected: set[str]) -> str:
@@ -96,15 +96,15 @@ def _words(expected: set[str]) -> str:
     return quoted_list(words for name, words in EXPECTED.items() if name in names)
 
 
-def _hint(found: str, expected: set[str]) -> str:
-    if "NODE" in expected and found[:1].isalpha():
-        return did_you_mean(found, DECLARATIONS)
-    if found[:1] in (",", ";") and "PROPERTY_NAME" in expected:
+def _hint(token: str, expected: set[str]) -> str:
+    if "NODE" in expected and token[:1].isalpha():
+        return did_you_mean(token, DECLARATIONS)
+    if token[:1] in (",", ";") and "PROPERTY_NAME" in expected:
         return " Properties need nothing between them."
-    if found == "?" and "PROPERTY_NAME" in expected:
+    if token == "?" and "PROPERTY_NAME" in expected:
         return " The ? of a nullable property stands right behind its type."
-    if found[:1] == "[" and "BASE_TYPE" in expected:
+    if token[:1] == "[" and "BASE_TYPE" in expected:
         return " Lists can't be nested."
-    if found[:1] == "@" and "COMMA" in expected and "LBRACE" in expected:
+    if token[:1] == "@" and "COMMA" in expected and "LBRACE" in expected:
         return " Annotations of a node stand before `implements`."
     return ""

@@ -1,4 +1,4 @@
-"""From the accepted schema to the desired one: the steps, what can't be done and why, and the schema afterwards.
+"""From the accepted schema to the desired one: the steps, the unsupported changes and why, and the resulting schema.
 
 1. match      types and properties by name or `@rename_from`, or by id (`match`)
 2. compare    interfaces, then each matched type: its head, its properties, its constraints (`compare`)
@@ -6,8 +6,8 @@
 4. result     the accepted schema after the steps: ids kept, properties in the order of the table's columns
               (accepted ones first, added ones behind), the desired file's text as source
 
-Keeps: an id never changes hands; an unsupported plan has the accepted schema as its result; a plan against its own
-result is empty. Pure: whether a type holds rows is asked through `populated`, and only where it matters.
+Invariants: an id never moves to another element; an unsupported plan has the accepted schema as its result; a plan
+against its own result is empty. Pure: `populated` is called to check whether a type holds rows, only where it matters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from omnigraph.language.schema.model import EdgeType, EntityType, NodeType, Sche
 from omnigraph.language.schema.steps import AddType, DropType, Mode, RenameType, Step, UnsupportedChange
 
 T = TypeVar("T", NodeType, EdgeType)
-_SAY_SO = (
+_CONFIRM_DROP = (
     "if that is meant, confirm it with the graph's name on a terminal, with drop_all=True from Python, or remove the "
     "data too with --allow-data-loss"
 )
@@ -59,7 +59,7 @@ class SchemaPlan:
 
 
 def accept(desired: Schema, *, new_id: Callable[[str], str]) -> Schema:
-    """The first acceptance: every type and property gets an id. There is nothing that `@rename_from` could mean."""
+    """The first acceptance: every type and property gets an id. `@rename_from` has no effect."""
     changes = Changes(new_id, "soft", lambda t: False)
     nodes = tuple(_with_ids(n, changes) for n in desired.nodes)
     edges = tuple(_with_ids(e, changes) for e in desired.edges)
@@ -75,19 +75,19 @@ def plan_changes(
     drop_all: bool = False,
     populated: Callable[[EntityType], bool] = lambda t: True,
 ) -> SchemaPlan:
-    """`populated` says whether an accepted type holds rows; `allow_data_loss` turns soft drops into hard ones.
+    """`populated` tells whether an accepted type holds rows; `allow_data_loss` turns soft drops into hard ones.
 
-    A plan that keeps no type, of a file that is empty or another graph's, needs `allow_data_loss` or `drop_all`.
+    A plan that keeps no type (the file is empty or belongs to another graph) needs `allow_data_loss` or `drop_all`.
     """
     mode: Mode = "hard" if allow_data_loss else "soft"
-    changes = Changes(_unused(new_id, accepted), mode, _asked_once(populated))
+    changes = Changes(_unused(new_id, accepted), mode, _cached(populated))
     return _plan(accepted, desired, changes, drop_all=allow_data_loss or drop_all)
 
 
 def plan_by_id(accepted: Schema, desired: Schema) -> SchemaPlan:
     """Between two schemas that both have ids: elements are matched by id, added ones keep theirs, drops are soft.
 
-    What depends on rows is left to the caller: a required property without default is added, whatever its type holds.
+    The caller checks what depends on rows: a required property without default is added, whatever its type holds.
     """
     changes = Changes(lambda prefix: "", "soft", lambda t: False, by_id=True)
     return _plan(accepted, desired, changes, drop_all=True)
@@ -118,9 +118,9 @@ def _plan(accepted: Schema, desired: Schema, changes: Changes, *, drop_all: bool
     return SchemaPlan(steps, result, tuple(changes.findings))
 
 
-def _conflicts(found: Match[NodeType] | Match[EdgeType], accepted: Schema, changes: Changes) -> None:
+def _conflicts(matched: Match[NodeType] | Match[EdgeType], accepted: Schema, changes: Changes) -> None:
     kinds = {t.name: t.kind for t in accepted.types()}
-    for new, old, reason in found.conflicts:
+    for new, old, reason in matched.conflicts:
         if old is None:
             other = next((str(a.argument) for a in new.annotations if a.name == "rename_from"), "")
             if other in kinds:
@@ -129,11 +129,11 @@ def _conflicts(found: Match[NodeType] | Match[EdgeType], accepted: Schema, chang
 
 
 def _drop_types(edges: Sequence[EdgeType], nodes: Sequence[NodeType], accepted: Schema, changes: Changes) -> None:
-    """Edges before nodes; a node type stays as long as an edge type that remains has it as an endpoint."""
-    gone = {e.name for e in edges}
+    """Edges before nodes; a node type that is an endpoint of a remaining edge type can't be dropped."""
+    dropped_edges = {e.name for e in edges}
     types: list[EntityType] = [*edges, *nodes]
     for dropped in types:
-        users = [e.name for e in accepted.incident_edges(dropped.name) if e.name not in gone]
+        users = [e.name for e in accepted.incident_edges(dropped.name) if e.name not in dropped_edges]
         if isinstance(dropped, NodeType) and users:
             reason = f"the node type is dropped, and {', '.join(users)} still connects it; drop that edge type as well"
             changes.unsupported(dropped.key, reason, type_id=dropped.id)
@@ -141,16 +141,16 @@ def _drop_types(edges: Sequence[EdgeType], nodes: Sequence[NodeType], accepted: 
         changes.steps.append(DropType(dropped.kind, dropped.name, dropped.id, changes.mode))
         if changes.populated(dropped):
             code = "OG-DS-102" if isinstance(dropped, NodeType) else "OG-DS-103"
-            lost = (
+            effect = (
                 "its rows and their history are removed, unless another branch holds them"
                 if changes.mode == "hard"
                 else "its rows stay readable at older commits until cleanup"
             )
-            changes.findings.append(finding(code, dropped.key, f"{dropped.name} holds rows and is dropped; {lost}"))
+            changes.findings.append(finding(code, dropped.key, f"{dropped.name} holds rows and is dropped; {effect}"))
 
 
 def _drop_all(accepted: Schema, desired: Schema, changes: Changes, *, allowed: bool) -> None:
-    """No type stays: a mistake, unless it is said that it is none. Replacing types that hold no rows loses nothing."""
+    """No type remains: refused as a probable mistake unless allowed. Replacing types without rows loses nothing."""
     if not any(isinstance(s, DropType) for s in changes.steps):
         return
     if any(desired.types()) and not any(changes.populated(t) for t in accepted.types()):
@@ -158,7 +158,7 @@ def _drop_all(accepted: Schema, desired: Schema, changes: Changes, *, allowed: b
     reason = f"every type of the graph is dropped ({', '.join(t.name for t in accepted.types())})"
     changes.findings.append(finding("OG-DS-101", "schema", reason))
     if not allowed:
-        changes.steps.append(UnsupportedChange("schema", f"{reason}; {_SAY_SO}", "OG-DS-101"))
+        changes.steps.append(UnsupportedChange("schema", f"{reason}; {_CONFIRM_DROP}", "OG-DS-101"))
 
 
 def _added(new: T, changes: Changes) -> T:
@@ -175,19 +175,19 @@ def _with_ids(t: T, changes: Changes) -> T:
 
 
 def _unused(new_id: Callable[[str], str], accepted: Schema) -> Callable[[str], str]:
-    taken = {i for t in accepted.types() for e in (t, *t.properties) for i in identifiers(e)}
+    used_ids = {i for t in accepted.types() for e in (t, *t.properties) for i in identifiers(e)}
 
     def unused(prefix: str) -> str:
-        found = new_id(prefix)
-        while found in taken:
-            found = new_id(prefix)
-        return found
+        candidate = new_id(prefix)
+        while candidate in used_ids:
+            candidate = new_id(prefix)
+        return candidate
 
     return unused
 
 
-def _asked_once(populated: Callable[[EntityType], bool]) -> Callable[[EntityType], bool]:
-    """Counting rows may cost a request, so each type is asked about once at most."""
+def _cached(populated: Callable[[EntityType], bool]) -> Callable[[EntityType], bool]:
+    """Counting rows may cost a request, so `populated` is called at most once per type."""
     answers: dict[str, bool] = {}
 
     def ask(t: EntityType) -> bool:

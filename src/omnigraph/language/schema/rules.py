@@ -1,6 +1,6 @@
 """The rules of the language: from declarations as written to the model.
 
-1. names        no type twice, no two edges that differ only in case (queries match edge words in any case)
+1. names        no type twice, no two edges that differ only in case (queries match edge words case-insensitively)
 2. interfaces   their properties on their own
 3. nodes        interface properties first, then their own; then annotations, constraints, @embed sources
 4. edges        endpoints, cardinality, then as for nodes
@@ -166,8 +166,8 @@ def _type_text(p: RawProperty) -> str:
 def _with_annotations_of(base: RawProperty, over: RawProperty) -> RawProperty:
     """An annotation of the redeclaration replaces those of the same name; the others of the interface stay."""
     names = {a.name for a in over.annotations}
-    kept = tuple(a for a in base.annotations if a.name not in names)
-    return replace(base, annotations=(*kept, *over.annotations))
+    base_annotations = tuple(a for a in base.annotations if a.name not in names)
+    return replace(base, annotations=(*base_annotations, *over.annotations))
 
 
 # ---- edges and what they share with nodes ----------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def _edge(d: Declaration, kinds: Mapping[str, str], source: Source) -> EdgeType:
 
 
 def _properties(raw: Iterable[RawProperty], owner: str, source: Source) -> tuple[Property, ...]:
-    """Marks (@key, @unique, @index) leave the property here: they become constraints of the type."""
+    """Properties without marks (@key, @unique, @index), which become constraints of the type."""
     return tuple(
         Property(
             p.name.text,
@@ -209,7 +209,7 @@ def _check_defaults_in_range(
     raw: Sequence[RawProperty], properties: Sequence[Property], constraints: Sequence[Constraint], source: Source
 ) -> None:
     ranges = [c for c in constraints if c.kind == "range"]
-    for written, p in zip(raw, properties, strict=True):
+    for raw_property, p in zip(raw, properties, strict=True):
         default = p.default
         if default is None or isinstance(default, str):
             continue
@@ -217,5 +217,5 @@ def _check_defaults_in_range(
             if c.properties != (p.name,):
                 continue
             if (c.low is not None and default < c.low) or (c.high is not None and default > c.high):
-                place = next(a.arguments[0].place for a in written.annotations if a.name == "default")
+                place = next(a.arguments[0].place for a in raw_property.annotations if a.name == "default")
                 raise source.rule_error(place, f"The default of {p.name} is outside of its @range.")

@@ -1,10 +1,10 @@
-"""A schema as plain JSON values and back, everything kept: ids, unknown annotations, the source text.
+"""A schema as plain JSON values and back, without loss: ids, unknown annotations, the source text.
 
-Defaults are left out, so that the accepted schema of a large graph stays small. `format` counts changes of this shape.
+Defaults are omitted, so that the accepted schema of a large graph stays small. `format` is the version of this form.
 
 Reading compares every name and id with its form (`language/identifiers.py`): names of types become paths of an export,
-names of properties parts of filters, ids paths of tables. What is read this way obeys the rules that a parsed schema
-does, as far as anything else relies on them.
+names of properties parts of filters, ids paths of tables. A schema that is read satisfies the rules of a parsed schema
+as far as other code relies on them.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def schema_to_json(schema: Schema) -> Json:
 
 
 def schema_from_json(data: Mapping[str, Any]) -> Schema:
-    """NewerFormat if a newer omnigraph wrote it, HostileOrDamagedManifest if a name, an id or a rule is not as it must
-    be, FormatError if it is not the JSON of a schema.
+    """Raises NewerFormat if a newer omnigraph wrote it, HostileOrDamagedManifest if a name, an id or a rule is
+    violated, FormatError if it is not the JSON of a schema.
     """
     try:
-        found = int(data["format"])
-        if found > FORMAT:
-            raise NewerFormat(found=found, known=FORMAT)
+        format_version = int(data["format"])
+        if format_version > FORMAT:
+            raise NewerFormat(found=format_version, known=FORMAT)
         schema = Schema(
             tuple(InterfaceType(form.type_name(i["name"]), _properties(i, "interface")) for i in data["interfaces"]),
             tuple(_read_node(n) for n in data["nodes"]),
@@ -83,8 +83,8 @@ def type_from_json(data: Mapping[str, Any]) -> EntityType:
 
 
 def require_types(data: Any) -> Json:
-    """The JSON of a schema, of which only the names and ids of its types have been looked at. Malformed if one of them
-    is not as it must be.
+    """The JSON of a schema, of which only the names and ids of its types are checked. Malformed if one of them has not
+    its form.
     """
     body = dict(form.mapping(data))
     for key, check in (("nodes", form.node_id), ("edges", form.edge_id)):
@@ -159,7 +159,7 @@ def _annotation(a: Annotation) -> Json:
 
 
 def _set(**values: Any) -> Json:
-    """Without what is empty by default. Empty text stays (a literal may be ""), except for ids not given yet."""
+    """The values without empty ones. Empty text stays (a literal may be ""), except for missing ids."""
     return {k: v for k, v in values.items() if v is not None and v != [] and not (k == "id" and v == "")}
 
 
@@ -196,7 +196,7 @@ def _read_edge(e: Json) -> EdgeType:
 
 
 def _id(check: Callable[[Any], str], owner: Json) -> str:
-    """An accepted schema has ids; one that was only parsed has none."""
+    """An accepted schema has ids; a parsed one has none."""
     return check(owner["id"]) if owner.get("id") else ""
 
 
@@ -228,12 +228,12 @@ def _property(p: Json) -> Property:
 def _read_type(t: Json) -> PropertyType:
     kind, item, dimension = t["kind"], t.get("item"), t.get("dimension")
     values = tuple(form.text(v) for v in t.get("values", ()))
-    is_whole = {
+    is_complete = {
         "List": item in SCALARS and item != "Blob",
         "Enum": bool(values),
         "Vector": type(dimension) is int and 0 < dimension <= VECTOR_DIMENSION_MAX,
     }
-    if not isinstance(kind, str) or not is_whole.get(kind, kind in SCALARS):
+    if not isinstance(kind, str) or not is_complete.get(kind, kind in SCALARS):
         raise Malformed(f"{form.shown(t)} is not the type of a property")
     return PropertyType(kind, item, values, dimension)
 
@@ -243,13 +243,13 @@ def _constraints(owner: Json, names: set[str]) -> tuple[Constraint, ...]:
 
 
 def _constraint_of(c: Json, names: set[str]) -> Constraint:
-    over = tuple(c["properties"])
-    if c["kind"] not in CONSTRAINTS or not names.issuperset(over):
+    properties = tuple(c["properties"])
+    if c["kind"] not in CONSTRAINTS or not names.issuperset(properties):
         raise Malformed(f"{form.shown(c)} is not a constraint of its type")
     low, high = c.get("low"), c.get("high")
     if any(isinstance(b, bool) or not isinstance(b, int | float | None) for b in (low, high)):
         raise Malformed(f"{form.shown([low, high])} are not the bounds of a range")
-    return Constraint(c["kind"], over, low, high, form.optional(form.text, c.get("pattern")))
+    return Constraint(c["kind"], properties, low, high, form.optional(form.text, c.get("pattern")))
 
 
 def _annotations(owner: Json) -> tuple[Annotation, ...]:

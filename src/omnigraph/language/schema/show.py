@@ -1,8 +1,8 @@
 """Canonical .pg text of a schema: it parses back to the same model, apart from ids and source.
 
-One property per line; @key, @unique and @index on one property stand behind it, everything else in the body below.
-What a node has from its interfaces is not repeated. Where a node's properties are not in an order that a file could
-have (after an interface has grown), the text is right and only the order differs.
+One property per line; @key, @unique and @index of one property follow it, all other constraints are in the body below.
+Properties from interfaces are not repeated. If a node's properties are not in an order that a file can express (after
+an interface got new ones), the text is correct and only the order differs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def render_type(t: InterfaceType | NodeType | EdgeType, schema: Schema) -> str:
 
 
 def render_property(p: Property, constraints: Iterable[Constraint] = ()) -> str:
-    """One property as its type declares it, with those of the type's constraints that stand behind it."""
+    """One property as its type declares it, with the constraints of the type that follow it."""
     return _property(p, _marks_of(p.name, constraints, set()))
 
 
@@ -67,8 +67,8 @@ def _node(n: NodeType, interfaces: dict[str, InterfaceType]) -> str:
 
 
 def _edge(e: EdgeType) -> str:
-    most = "" if e.card_max is None else e.card_max
-    card = f" @card({e.card_min}..{most})" if e.card_min or e.card_max is not None else ""
+    maximum = "" if e.card_max is None else e.card_max
+    card = f" @card({e.card_min}..{maximum})" if e.card_min or e.card_max is not None else ""
     head = f"edge {e.name}: {e.source} -> {e.target}{card}{_annotations(e.annotations)}"
     lines = [_property(p, _marks_of(p.name, e.constraints, set())) for p in e.properties]
     lines += [_constraint(c) for c in e.constraints if not _on_property(c)]
@@ -80,20 +80,24 @@ def _block(head: str, lines: Sequence[str]) -> str:
 
 
 def _inherited(n: NodeType, interfaces: dict[str, InterfaceType]) -> dict[str, Property]:
-    """What the node has from its interfaces, with the marks still on; a later interface's annotations replace."""
-    found: dict[str, Property] = {}
+    """The properties from the node's interfaces, with their marks; annotations of a later interface replace earlier
+    ones.
+    """
+    properties: dict[str, Property] = {}
     for name in n.implements:
         for p in interfaces[name].properties:
-            before = found.get(p.name)
+            before = properties.get(p.name)
             names = {a.name for a in p.annotations}
-            kept = () if before is None else tuple(a for a in before.annotations if a.name not in names)
-            found[p.name] = Property(p.name, p.type, p.nullable, (*kept, *p.annotations))
-    return found
+            kept_annotations = () if before is None else tuple(a for a in before.annotations if a.name not in names)
+            properties[p.name] = Property(p.name, p.type, p.nullable, (*kept_annotations, *p.annotations))
+    return properties
 
 
 def _is_inherited(p: Property, inherited: dict[str, Property]) -> bool:
-    there = inherited.get(p.name)
-    return there is not None and p.annotations == tuple(a for a in there.annotations if a.name not in MARKS)
+    from_interface = inherited.get(p.name)
+    return from_interface is not None and p.annotations == tuple(
+        a for a in from_interface.annotations if a.name not in MARKS
+    )
 
 
 def _marks_of(name: str, constraints: Iterable[Constraint], inherited: set[Mark]) -> list[str]:

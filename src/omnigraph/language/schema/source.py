@@ -16,7 +16,7 @@ _LONG_WORD = re.compile(r"[A-Za-z0-9_-]{41,}")
 
 @dataclass(frozen=True)
 class Place:
-    """Where something stands; both count from 1, the column in characters."""
+    """A position in a file; line and column count from 1, the column in characters."""
 
     line: int
     column: int
@@ -50,7 +50,7 @@ class Source:
 
 
 def _readable(detail: str) -> str:
-    """Whatever the user wrote and the message repeats, the message stays a sentence."""
+    """The message with long words and a long text cut, since it may repeat what the user wrote."""
     short = _LONG_WORD.sub(lambda word: word.group()[:40] + "…", detail)
     return short if len(short) <= DETAIL_CHARS_MAX else short[:DETAIL_CHARS_MAX] + "…"
 
@@ -58,17 +58,17 @@ def _readable(detail: str) -> str:
 def excerpt(line: str, column: int) -> str:
     """The line and a caret line under `column`. Tabs stay tabs in both, so they align at any tab width."""
     line = line.rstrip("\r")
-    at = min(column - 1, len(line))
-    start = max(0, at - EXCERPT_CHARS_MAX // 2) if len(line) > EXCERPT_CHARS_MAX else 0
+    caret = min(column - 1, len(line))
+    start = max(0, caret - EXCERPT_CHARS_MAX // 2) if len(line) > EXCERPT_CHARS_MAX else 0
     window = line[start : start + EXCERPT_CHARS_MAX]
     shown = "".join(_printable(c) for c in window)
-    pad = "".join(_blank(c) for c in shown[: at - start])
+    pad = "".join(_blank(c) for c in shown[: caret - start])
     head, tail = "…" if start else "", "…" if start + len(window) < len(line) else ""
     return f"{head}{shown}{tail}\n{' ' * len(head)}{pad}^"
 
 
 def _printable(c: str) -> str:
-    """Control characters and lone surrogates would disturb a terminal or not even print."""
+    """Replace control characters and lone surrogates, which disturb a terminal or can't be printed."""
     return c if c == "\t" or unicodedata.category(c) not in ("Cc", "Cs") else "\N{REPLACEMENT CHARACTER}"
 
 
@@ -81,11 +81,11 @@ def _blank(c: str) -> str:
     return "  " if unicodedata.east_asian_width(c) in ("W", "F") else " "
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` Did you mean X?` for a near miss, nothing otherwise; goes behind a full sentence."""
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """` Did you mean X?` for a similar word, else empty; to be appended to a full sentence."""
     from difflib import get_close_matches
 
-    by_lower = {k.lower(): k for k in known}
+    by_lower = {k.lower(): k for k in candidates}
     near = get_close_matches(word.lower()[:64], by_lower, n=1, cutoff=0.6)
     return f" Did you mean {by_lower[near[0]]}?" if near else ""
 

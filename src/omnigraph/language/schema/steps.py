@@ -24,7 +24,7 @@ class Step:
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
-        """Fields in the order of declaration; what is not set is left out."""
+        """Fields in the order of declaration, without unset ones."""
         shown = {f.name: getattr(self, f.name) for f in fields(self)}
         return {"kind": self.kind} | {
             k: list(v) if isinstance(v, tuple) else v for k, v in shown.items() if v not in (None, "")
@@ -80,7 +80,7 @@ class DropType(TypeStep):
 
 @dataclass(frozen=True)
 class UpdateTypeMetadata(TypeStep):
-    """`annotations` are the names of those that differ; empty for an interface whose properties changed."""
+    """`annotations` are the names of changed annotations; empty for an interface whose properties changed."""
 
     kind = "update_type_metadata"
     annotations: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class UpdateTypeMetadata(TypeStep):
 
 @dataclass(frozen=True)
 class AddConstraint(TypeStep):
-    """Only indices can be added to an existing type: they promise nothing about the data.
+    """Only indices can be added to an existing type: they do not restrict the data.
 
     A merge that restores a dropped property may restore its other constraints with it.
     """
@@ -107,7 +107,7 @@ class AddConstraint(TypeStep):
 
 @dataclass(frozen=True)
 class AddProperty(PropertyStep):
-    """`backfill` is what existing rows get, the literal of @default as the schema has it; None leaves them null."""
+    """`backfill` is the value for existing rows, the literal of @default in the schema; None leaves them null."""
 
     kind = "add_property"
     property_type: str
@@ -162,7 +162,7 @@ class DropProperty(PropertyStep):
 
 @dataclass(frozen=True)
 class UnsupportedChange(Step):
-    """Why the plan can't be applied. The ids are those of the accepted entity, empty where there is none."""
+    """Why the plan can't be applied. The ids are those of the accepted entity, empty if there is none."""
 
     kind = "unsupported_change"
     entity_name: str

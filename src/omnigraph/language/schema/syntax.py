@@ -1,11 +1,11 @@
-"""What stands in a .pg file, declaration by declaration, each part with its place; no rule of the language checked yet.
+"""The declarations of a .pg file, each part with its place, before the rules of the language are checked.
 
 1. declaration   name(s), head annotations and body of one `interface`, `node` or `edge`
 2. body          a flat list of properties and annotations is sorted: `@key @unique @index @range @check` with
                  parentheses is a constraint of the type, any other annotation belongs to the property before it
 3. arguments     literals decoded, and their shape checked: a value first, then only `name=value`
 
-Raises SchemaSyntaxError for what the grammar of the language does not know, SchemaRuleError for unknown types.
+Raises SchemaSyntaxError for what is not part of the grammar, SchemaRuleError for unknown types.
 """
 
 from __future__ import annotations
@@ -111,18 +111,16 @@ def _declaration(tree: Tree, source: Source) -> Declaration:
             implements = tuple(_type_name(t, source) for t in child.children)
         else:
             properties, constraints = _body(child, source, kind)
-    for found in annotations:
-        if found.name in CONSTRAINTS:
-            detail = (
-                f"@{found.name} stands in the body: as a constraint, @{found.name}(property…), or behind a property."
-            )
-            raise source.syntax_error(found.place, detail)
-        _check_shape(found, source)
+    for raw in annotations:
+        if raw.name in CONSTRAINTS:
+            detail = f"@{raw.name} stands in the body: as a constraint, @{raw.name}(property…), or behind a property."
+            raise source.syntax_error(raw.place, detail)
+        _check_shape(raw, source)
     return Declaration(kind, names[0], tuple(annotations), implements, tuple(names[1:]), properties, constraints)
 
 
 def _body(tree: Tree, source: Source, kind: str) -> tuple[tuple[RawProperty, ...], tuple[RawAnnotation, ...]]:
-    """Sorts the flat list: an annotation belongs to the property before it, a constraint to the type."""
+    """Sort the flat list: an annotation belongs to the property before it, a constraint to the type."""
     properties: list[tuple[Tree, list[RawAnnotation]]] = []
     constraints: list[RawAnnotation] = []
     owner: list[RawAnnotation] | None = None
@@ -131,26 +129,26 @@ def _body(tree: Tree, source: Source, kind: str) -> tuple[tuple[RawProperty, ...
             owner = []
             properties.append((item, owner))
             continue
-        found = _annotation(item, source)
-        if found.name in CONSTRAINTS and found.arguments:
+        raw = _annotation(item, source)
+        if raw.name in CONSTRAINTS and raw.arguments:
             if kind == "interface":
-                detail = f"An interface holds properties only; write @{found.name}(…) in the nodes that implement it."
-                raise source.syntax_error(found.place, detail)
-            constraints.append(found)
+                detail = f"An interface holds properties only; write @{raw.name}(…) in the nodes that implement it."
+                raise source.syntax_error(raw.place, detail)
+            constraints.append(raw)
             owner = None
         elif owner is None:
-            raise source.syntax_error(found.place, _stray_annotation(found, kind))
+            raise source.syntax_error(raw.place, _stray_annotation(raw, kind))
         else:
-            _check_shape(found, source)
-            owner.append(found)
+            _check_shape(raw, source)
+            owner.append(raw)
     return tuple(_property(p, tuple(a), source) for p, a in properties), tuple(constraints)
 
 
-def _stray_annotation(found: RawAnnotation, kind: str) -> str:
-    if found.name in CONSTRAINTS:
-        return f"@{found.name} needs its properties here, as in @{found.name}(name), or has to follow a property."
+def _stray_annotation(raw: RawAnnotation, kind: str) -> str:
+    if raw.name in CONSTRAINTS:
+        return f"@{raw.name} needs its properties here, as in @{raw.name}(name), or has to follow a property."
     return (
-        f"@{found.name} follows no property. Annotations of a property stand right behind it, "
+        f"@{raw.name} follows no property. Annotations of a property stand right behind it, "
         f"those of the {kind} stand before the {{."
     )
 
@@ -158,8 +156,8 @@ def _stray_annotation(found: RawAnnotation, kind: str) -> str:
 def _property(tree: Tree, annotations: tuple[RawAnnotation, ...], source: Source) -> RawProperty:
     name, type_tree, *rest = tree.children
     if not ("a" <= name[0] <= "z" or name[0] == "_"):
-        wanted = name[0].lower() + name[1:]
-        detail = f"A property name starts with a lower-case letter or _: {wanted}, not {name}."
+        expected = name[0].lower() + name[1:]
+        detail = f"A property name starts with a lower-case letter or _: {expected}, not {name}."
         raise source.syntax_error(place_of(name), detail)
     return RawProperty(Name(str(name), place_of(name)), _type(type_tree, source), bool(rest), annotations)
 
@@ -194,8 +192,8 @@ def _type(tree: Tree, source: Source) -> PropertyType:
 def _base(token: Token, source: Source) -> PropertyType:
     if token in SCALARS:
         return PropertyType(str(token))
-    known = TYPE_WORDS.get(token.lower())
-    hint = f" Did you mean {known}?" if known else did_you_mean(token, [*SCALARS, "Vector", "enum"])
+    suggested = TYPE_WORDS.get(token.lower())
+    hint = f" Did you mean {suggested}?" if suggested else did_you_mean(token, [*SCALARS, "Vector", "enum"])
     raise source.rule_error(place_of(token), f"There is no property type {token}.{hint}")
 
 
@@ -223,8 +221,8 @@ def _vector(token: Token, source: Source) -> PropertyType:
 
 
 def _annotation(tree: Tree, source: Source) -> RawAnnotation:
-    at, name, *rest = tree.children
-    place, word = place_of(at), str(name)
+    at_sign, name, *rest = tree.children
+    place, word = place_of(at_sign), str(name)
     if not rest:
         return RawAnnotation(word, place)
     arguments = tuple(_argument(a, source) for a in rest[0].children)
@@ -233,20 +231,20 @@ def _annotation(tree: Tree, source: Source) -> RawAnnotation:
     return RawAnnotation(word, place, arguments)
 
 
-def _check_shape(found: RawAnnotation, source: Source) -> None:
+def _check_shape(raw: RawAnnotation, source: Source) -> None:
     """`(value, name=value, …)`, a range only in @card, a sign only in @default. Constraints are checked elsewhere."""
     keys: set[str] = set()
-    for i, a in enumerate(found.arguments):
+    for i, a in enumerate(raw.arguments):
         if i == 0 and a.key is not None:
-            raise source.syntax_error(a.place, f"The first argument of @{found.name} is a plain value.")
+            raise source.syntax_error(a.place, f"The first argument of @{raw.name} is a plain value.")
         if i > 0 and a.key is None:
-            raise source.syntax_error(a.place, f"Further arguments of @{found.name} are written name=value.")
-        if a.form == "range" and found.name != "card":
-            raise source.syntax_error(a.place, f"@{found.name} takes no range; ranges belong to @range and @card.")
-        if a.signed and found.name != "default":
+            raise source.syntax_error(a.place, f"Further arguments of @{raw.name} are written name=value.")
+        if a.form == "range" and raw.name != "card":
+            raise source.syntax_error(a.place, f"@{raw.name} takes no range; ranges belong to @range and @card.")
+        if a.signed and raw.name != "default":
             raise source.syntax_error(a.place, "Only the bounds of @range and the value of @default take a sign.")
         if a.key is not None and a.key in keys:
-            raise source.syntax_error(a.place, f"@{found.name} is given {a.key} twice.")
+            raise source.syntax_error(a.place, f"@{raw.name} is given {a.key} twice.")
         keys.add(a.key or "")
 
 
@@ -303,11 +301,13 @@ def _string(token: Token, source: Source) -> str:
         point = int(code[1:], 16) if len(code) == 5 else 0
         if point and not 0xD800 <= point <= 0xDFFF:
             return chr(point)
-        at = source.place_of(token.start + 1 + match.start())
+        place = source.place_of(token.start + 1 + match.start())
         if len(code) == 5:
-            raise source.syntax_error(at, f"\\{code} is not a character that text may hold.")
+            raise source.syntax_error(place, f"\\{code} is not a character that text may hold.")
         known = r"\" \\ \n \r \t and \uXXXX"
-        raise source.syntax_error(at, f"There is no escape \\{code}; strings know {known}. A backslash itself is \\\\.")
+        raise source.syntax_error(
+            place, f"There is no escape \\{code}; strings know {known}. A backslash itself is \\\\."
+        )
 
     return _ESCAPE.sub(decode, token[1:-1])
 

@@ -1,10 +1,10 @@
-"""Three versions of an element of a schema, of a merge's base, ours and theirs: which belong together, what differs.
+"""Three versions of a schema element, of the base, ours and theirs of a merge: how they are matched, how they differ.
 
-Elements belong together by their ids and aliases (`identity`). Two that were added on both sides under one name and
-with one definition belong together as well: usually both branches have applied the same file.
+Elements are matched by their ids and aliases (`identity`). Two elements that were added on both sides with the same
+name and definition are matched as well: usually both branches have applied the same file.
 
-What an element is made of is compared attribute by attribute (`attributes`), the annotations of one name being one
-attribute. `@rename_from` is none: it tells how a name came about.
+Elements are compared attribute by attribute (`attributes`); the annotations of one name are one attribute.
+`@rename_from` is no attribute: it describes the origin of a name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Attributes = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Three(Generic[E]):
-    """One element in three schemas; None where it is not there."""
+    """One element in three schemas; None if a schema does not have it."""
 
     base: E | None
     ours: E | None
@@ -41,7 +41,7 @@ class Three(Generic[E]):
 
     @property
     def key(self) -> str:
-        """What stands for the element in references, whatever it is called on each side."""
+        """The key of the element in references, whatever its name on each side."""
         return self.present.id
 
     @property
@@ -50,13 +50,13 @@ class Three(Generic[E]):
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """All other ids of the element, those that it has had first."""
-        known = (self.present.id, *self.present.aliases)
+        """All other ids of the element, its own aliases first."""
+        own_ids = (self.present.id, *self.present.aliases)
         ids = {i for version in self.versions if version is not None for i in identifiers(version)}
-        return (*self.present.aliases, *sorted(ids.difference(known)))
+        return (*self.present.aliases, *sorted(ids.difference(own_ids)))
 
 
-# ---- which belong together -------------------------------------------------------------------------------------------
+# ---- matching --------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -64,19 +64,19 @@ class _Group(Generic[E]):
     versions: tuple[list[E], list[E], list[E]] = field(default_factory=lambda: ([], [], []))
 
     def absorb(self, other: _Group[E]) -> None:
-        for mine, more in zip(self.versions, other.versions, strict=True):
-            mine.extend(more)
+        for own, added in zip(self.versions, other.versions, strict=True):
+            own.extend(added)
 
 
 def match_by_ids(
     base: Sequence[E], ours: Sequence[E], theirs: Sequence[E]
 ) -> tuple[list[Three[E]], list[tuple[Three[E], E]]]:
-    """Elements in the order of ours, then theirs, then the base; and those of which one side has another one as well.
+    """Elements in the order of ours, then theirs, then the base; and the repeated ones, each with the other element.
 
-    A side has an element twice if two elements of it became one elsewhere.
+    An element is repeated on a side if two elements of that side became one on another.
     """
     group_of: dict[str, _Group[E]] = {}
-    for place, elements in ((1, ours), (2, theirs), (0, base)):
+    for side, elements in ((1, ours), (2, theirs), (0, base)):
         for element in elements:
             ids = identifiers(element)
             assert ids, f"{element.name} has no id"
@@ -85,7 +85,7 @@ def match_by_ids(
             for other in touched[1:]:
                 group.absorb(other)
                 group_of.update({i: group for i, g in group_of.items() if g is other})
-            group.versions[place].append(element)
+            group.versions[side].append(element)
             group_of.update(dict.fromkeys(ids, group))
     threes: list[Three[E]] = []
     repeated: list[tuple[Three[E], E]] = []
@@ -97,7 +97,7 @@ def match_by_ids(
 
 
 def match_added(threes: Sequence[Three[E]], is_same: Callable[[E, E], bool]) -> list[Three[E]]:
-    """Elements that both sides have added with the same name become one where `is_same` says so."""
+    """Elements that both sides have added with the same name become one if `is_same` is true."""
     added = {t.theirs.name: t for t in threes if t.theirs is not None and t.base is None and t.ours is None}
     matched: list[Three[E]] = []
     merged: set[str] = set()
@@ -113,14 +113,14 @@ def match_added(threes: Sequence[Three[E]], is_same: Callable[[E, E], bool]) -> 
 
 
 def same_property(a: Property, b: Property) -> bool:
-    """Whether two properties that were added apart can be one. The marks of embedded vectors are stored by id."""
+    """Whether two properties that were added separately can become one. Embedding marks are stored by id."""
     return attributes(a) == attributes(b) and a.annotation("embed") is None
 
 
 def same_type(a: EntityType, b: EntityType, nodes_a: Mapping[str, str], nodes_b: Mapping[str, str]) -> bool:
-    """The same for types; `nodes_a` and `nodes_b` tell which node types their endpoints are.
+    """The same for types; `nodes_a` and `nodes_b` map the names of node types, for endpoints, to keys.
 
-    Ids of rows are made from the members of @key in the order of their ids, so that has to be the same too.
+    Ids of rows are derived from the members of @key in the order of their ids, so that order has to be equal too.
     """
     if {p.name for p in a.properties} != {p.name for p in b.properties} or a.key_properties != b.key_properties:
         return False
@@ -133,17 +133,17 @@ def same_type(a: EntityType, b: EntityType, nodes_a: Mapping[str, str], nodes_b:
 
 
 def with_endpoints(t: T, names: Mapping[str, str]) -> T:
-    """The type with other names, or keys, for its endpoints, where `names` has them."""
+    """The type with the names of its endpoints replaced by other names, or keys, of `names`."""
     if isinstance(t, EdgeType):
         return replace(t, source=names.get(t.source, t.source), target=names.get(t.target, t.target))
     return t
 
 
-# ---- what differs ----------------------------------------------------------------------------------------------------
+# ---- comparison ------------------------------------------------------------------------------------------------------
 
 
 def attributes(element: EntityType | Property) -> Attributes:
-    """Everything of a property; of a type everything but its properties and constraints."""
+    """All attributes of a property; of a type all but its properties and constraints."""
     annotations = {f"@{name}": _values(group) for name, group in by_name(element.annotations).items()}
     annotations.pop("@rename_from", None)
     if isinstance(element, Property):
@@ -167,16 +167,16 @@ def _values(annotations: Sequence[Annotation]) -> object:
 
 def choose(base: E | None, ours: E, theirs: E) -> tuple[dict[str, Side], list[str]]:
     """The side that each attribute is taken from, and the attributes that both sides have changed differently."""
-    before = None if base is None else attributes(base)
-    left, right = attributes(ours), attributes(theirs)
+    base_attributes = None if base is None else attributes(base)
+    our_attributes, their_attributes = attributes(ours), attributes(theirs)
     chosen: dict[str, Side] = {}
     diverged: list[str] = []
-    for name in dict.fromkeys((*left, *right)):
-        mine, other = left.get(name), right.get(name)
+    for name in dict.fromkeys((*our_attributes, *their_attributes)):
+        our_value, their_value = our_attributes.get(name), their_attributes.get(name)
         chosen[name] = "ours"
-        if mine == other or (before is not None and before.get(name) == other):
+        if our_value == their_value or (base_attributes is not None and base_attributes.get(name) == their_value):
             continue
-        if before is not None and before.get(name) == mine:
+        if base_attributes is not None and base_attributes.get(name) == our_value:
             chosen[name] = "theirs"
         else:
             diverged.append(name)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from omnigraph.errors import QueryValueError
 from omnigraph.language.query.terms import Aggregate, Expression, Object, Property, Variable, variables_of
 from omnigraph.query.execution import sorting
-from omnigraph.query.execution.evaluate import Rows, is_rowwise, with_nulls
+from omnigraph.query.execution.evaluate import BoundRows, is_rowwise, with_nulls
 from omnigraph.query.execution.frame import Frame, bounds_of, distinct_rows, factorize, groups_of, unique
 from omnigraph.query.execution.ranking import ranked, ranked_parts
 from omnigraph.query.execution.sorting import argsort_pairs, parts
@@ -24,7 +24,7 @@ DISTINCT_ROWS = 4096
 class Groups:
     """`first` is a row of each group, `of_row` the group of each row; without keys there is one group of all rows."""
 
-    def __init__(self, rows: Rows, keys: Sequence[Expression]) -> None:
+    def __init__(self, rows: BoundRows, keys: Sequence[Expression]) -> None:
         self.rows = rows
         if keys:
             self.first, self.of_row = groups_of([key_numbers(rows, k) for k in keys], rows.rows)
@@ -39,7 +39,7 @@ class Groups:
         return int(self.first.nbytes + self.of_row.nbytes)
 
     def value(self, e: Aggregate, order: np.ndarray | None) -> pa.Array:
-        """One value per group. `order`: the rows in the order in which `collect` keeps them."""
+        """One value per group. `order`: the rows in the order for `collect`."""
         if e.operand is None:
             return pa.array(np.bincount(self.of_row, minlength=self.count))
         if e.name in ("min", "max"):
@@ -52,43 +52,43 @@ class Groups:
             return pa.array(np.bincount(self.of_row[self._valid(e.operand)], minlength=self.count))
         values = self.rows.column(e.operand)
         with holding(values.nbytes + self.of_row.nbytes):
-            there = np.asarray(values.is_valid())
-            groups = self.of_row[there]
-            kept = taken(values, np.flatnonzero(there)) if not there.all() else values
+            is_valid = np.asarray(values.is_valid())
+            groups = self.of_row[is_valid]
+            valid_values = taken(values, np.flatnonzero(is_valid)) if not is_valid.all() else values
             if e.name == "collect":
-                return self._collected(e, groups, kept, order, there)
+                return self._collected(e, groups, valid_values, order, is_valid)
             if e.distinct:
-                first, _ = groups_of([groups, ranked(kept)], len(groups))
-                groups, kept = groups[first], kept.take(pa.array(first))
-            return self._sum(e, groups, kept, np.bincount(groups, minlength=self.count))
+                first, _ = groups_of([groups, ranked(valid_values)], len(groups))
+                groups, valid_values = groups[first], valid_values.take(pa.array(first))
+            return self._sum(e, groups, valid_values, np.bincount(groups, minlength=self.count))
 
     def _valid(self, e: Expression) -> np.ndarray:
-        """The rows in which the expression is not null."""
+        """A mask of the rows in which the expression is not null."""
         if self.rows.in_parts(e):
             return np.concatenate([np.asarray(part.column(e).is_valid()) for part in self.rows.parts()])
         return np.asarray(self.rows.column(e).is_valid())
 
     def _different(self, numbers: np.ndarray) -> pa.Array:
-        """How many different numbers each group has; -1 is none."""
-        there = numbers >= 0
-        groups, _ = distinct_rows([self.of_row[there], numbers[there]])
+        """The number of distinct numbers of each group; -1 is null."""
+        is_valid = numbers >= 0
+        groups, _ = distinct_rows([self.of_row[is_valid], numbers[is_valid]])
         return pa.array(np.bincount(groups, minlength=self.count))
 
     def _entities(self, codes: np.ndarray) -> pa.Array:
-        """How many different entities each group has."""
-        there = codes >= 0
-        if self.count == 1 or not there.any():
-            return pa.array([len(unique(codes[there]))] * self.count, pa.int64())
-        groups, codes = self.of_row[there], codes[there]
-        turns = groups[1:] != groups[:-1]
-        is_once = bool((turns | (codes[1:] > codes[:-1])).all())
-        if not is_once or int(turns.sum()) >= len(unique(groups[np.append(True, turns)])):
-            # Unless groups lie one after the other, their entities in order.
+        """The number of distinct entities of each group."""
+        is_valid = codes >= 0
+        if self.count == 1 or not is_valid.any():
+            return pa.array([len(unique(codes[is_valid]))] * self.count, pa.int64())
+        groups, codes = self.of_row[is_valid], codes[is_valid]
+        is_boundary = groups[1:] != groups[:-1]
+        is_distinct = bool((is_boundary | (codes[1:] > codes[:-1])).all())
+        if not is_distinct or int(is_boundary.sum()) >= len(unique(groups[np.append(True, is_boundary)])):
+            # Not needed where groups are contiguous, with their entities in order.
             groups, _ = distinct_rows([groups, codes])
         return pa.array(np.bincount(groups, minlength=self.count))
 
     def _extreme(self, name: str, e: Expression) -> pa.Array:
-        """Of equal values the first one is the least and the last one the greatest."""
+        """Among equal values the first is the minimum and the last the maximum."""
         rows = self.rows
         if not is_rowwise(e):
             rows.known[e] = rows.column(e)
@@ -98,13 +98,13 @@ class Groups:
             np.maximum.at(best, self.of_row, numbers)
         else:
             best[:] = np.iinfo(np.int64).max
-            there = numbers >= 0
-            np.minimum.at(best, self.of_row[there], numbers[there])
+            is_valid = numbers >= 0
+            np.minimum.at(best, self.of_row[is_valid], numbers[is_valid])
         checkpoint()
-        places = np.flatnonzero((numbers >= 0) & (numbers == best[self.of_row]))
-        places = places[::-1] if name == "min" else places
+        positions = np.flatnonzero((numbers >= 0) & (numbers == best[self.of_row]))
+        positions = positions[::-1] if name == "min" else positions
         row_of = np.full(self.count, -1, dtype=np.int64)
-        row_of[self.of_row[places]] = places
+        row_of[self.of_row[positions]] = positions
         empty = row_of < 0
         if empty.all():
             return pa.nulls(self.count, type_of(e.type))
@@ -118,7 +118,7 @@ class Groups:
             totals = self._whole(groups, values, counts)
             return _in_range(totals, empty) if e.name == "sum" else _means(totals, counts)
         numbers = np.asarray(values.cast(pa.float64()))
-        # In the order of the values, so that the sum does not hang on the order of the rows.
+        # In the order of the values, so that the sum does not depend on the order of the rows.
         order = argsort_pairs(groups, ranked(pa.array(numbers))) if len(numbers) > sorting.PART_ROWS else None
         order = np.lexsort((numbers, groups)) if order is None else order
         sums = np.zeros(self.count)
@@ -131,24 +131,24 @@ class Groups:
         return pa.array(sums, mask=empty | ~np.isfinite(sums))
 
     def _whole(self, groups: np.ndarray, values: pa.Array, counts: np.ndarray) -> np.ndarray | list[int]:
-        """Exact sums of integers, however large; as an array where 64 bits are surely enough."""
+        """Exact sums of integers of any size; as an array if 64 bits are certainly enough."""
         numbers = np.asarray(values)
         size = float(max(-float(numbers.min()), float(numbers.max()), 0.0)) if len(numbers) else 0.0
         if size * max(1, len(numbers)) < _SAFE_SUM:
             sums = np.zeros(self.count, dtype=np.int64)
             np.add.at(sums, groups, numbers.astype(np.int64))
             return sums
-        found = [0] * self.count
+        totals = [0] * self.count
         for part in parts(len(numbers)):
             for group, number in zip(groups[part].tolist(), numbers[part].tolist(), strict=True):
-                found[group] += number
-        return found
+                totals[group] += number
+        return totals
 
     def _collected(
-        self, e: Aggregate, groups: np.ndarray, values: pa.Array, order: np.ndarray | None, there: np.ndarray
+        self, e: Aggregate, groups: np.ndarray, values: pa.Array, order: np.ndarray | None, is_valid: np.ndarray
     ) -> pa.Array:
-        wanted = type_of(e.type)
-        values = values if values.type == wanted.value_type else values.cast(wanted.value_type)
+        list_type = type_of(e.type)
+        values = values if values.type == list_type.value_type else values.cast(list_type.value_type)
         if e.distinct:
             numbers = ranked(values)
             first, _ = groups_of([groups, numbers], len(groups))
@@ -156,33 +156,33 @@ class Groups:
         else:
             assert order is not None, "collect keeps the order of the rows"
             with holding(24 * self.rows.rows):
-                place = np.empty(self.rows.rows, dtype=np.int64)
-                place[order] = np.arange(len(order))
-                index = argsort_pairs(groups, place[there])
-            del place
+                position = np.empty(self.rows.rows, dtype=np.int64)
+                position[order] = np.arange(len(order))
+                index = argsort_pairs(groups, position[is_valid])
+            del position
         counts = np.bincount(groups[index], minlength=self.count)
         with holding(2 * index.nbytes):
             return with_nulls(bounds_of(counts), taken(values, index), np.zeros(self.count, dtype=bool))
 
 
-def key_numbers(rows: Rows, e: Expression) -> np.ndarray:
-    """Numbers that are equal where the values are, and ordered as these; null has -1. Entities have their codes."""
+def key_numbers(rows: BoundRows, e: Expression) -> np.ndarray:
+    """Numbers that are equal where the values are, and in the same order; -1 for null. Entities have their codes."""
     if isinstance(e, Object) and e not in rows.known:
         return rows.frame.columns[e.variable.slot]
     variable = _only_variable(rows, e)
     if variable is not None:
-        # Values of the different entities are fewer than values of rows.
+        # There are fewer distinct entities than rows: evaluate once per entity.
         codes, numbers = factorize(rows.frame.columns[variable.slot])
         if len(codes) * 4 < rows.rows:
-            part = Rows(rows.evaluator, Frame(len(codes), {variable.slot: codes}, rows.frame.paths))
+            part = BoundRows(rows.evaluator, Frame(len(codes), {variable.slot: codes}, rows.frame.paths))
             return np.asarray(ranked(part.column(e))[numbers])
     if rows.in_parts(e):
         return ranked_parts(part.column(e) for part in rows.parts())
     return ranked(rows.column(e))
 
 
-def _only_variable(rows: Rows, e: Expression) -> Variable | None:
-    """The one variable that the values depend on, if the rows are many and nothing is known of them yet."""
+def _only_variable(rows: BoundRows, e: Expression) -> Variable | None:
+    """The only variable that the values depend on, if there are many rows and their values are not computed yet."""
     if rows.rows <= DISTINCT_ROWS or e in rows.known:
         return None
     if isinstance(e, Property):

@@ -1,7 +1,7 @@
-"""Arithmetic and functions: whole numbers exactly and in 64 bits, decimals as 64-bit floats, time in milliseconds.
+"""Arithmetic and functions: integers exactly in 64 bits, decimals as 64-bit floats, time in milliseconds.
 
-An integer that leaves its range is an error of the query; a decimal that is not finite is null, and so is what is
-divided by zero. Dates and moments stay within the years 1 to 9999.
+An integer out of range is an error of the query; a decimal that is not finite is null, and so is a division by zero.
+Dates and times are within the years 1 to 9999.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def arithmetic(e: Arithmetic, left: Values, right: Values) -> Values:
         return _divided(left, right)
     if e.type.kind == "I64":
         return _integers(e.operator, left, right)
-    made = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[e.operator](_float(left), _float(right))
-    return _finite(made)
+    result = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[e.operator](_float(left), _float(right))
+    return _finite(result)
 
 
 def _float(values: Values) -> Values:
@@ -76,28 +76,28 @@ def _integers(op: str, left: Values, right: Values) -> Values:
     try:
         return _CHECKED[op](left.cast(pa.int64()), right.cast(pa.int64()))
     except pa.ArrowInvalid:
-        # A row is out of range; or only a 64-bit unsigned operand is, and the result is not.
+        # A result is out of range; or only a 64-bit unsigned operand is.
         return _one_by_one(_PYTHON[op], left, right)
 
 
 def _one_by_one(make: Callable[[Any, Any], Any], left: Values, right: Values) -> Values:
     arrays = [v for v in (left, right) if isinstance(v, pa.Array)]
     rows = len(arrays[0]) if arrays else 1
-    found = []
+    results = []
     for a, b in zip(spread(left, rows).to_pylist(), spread(right, rows).to_pylist(), strict=True):
         value = None if a is None or b is None else make(a, b)
         if value is not None and not _I64_LOW <= value <= _I64_HIGH:
             raise QueryValueError(detail=f"{value} does not fit into 64 bits.")
-        found.append(value)
-    made = pa.array(found, pa.int64())
-    return made if arrays else made[0]
+        results.append(value)
+    array = pa.array(results, pa.int64())
+    return array if arrays else array[0]
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 
 def _ms(values: Values, kind: str) -> Values:
-    """Milliseconds since 1970; a date counts from its midnight."""
+    """Milliseconds since 1970; a date means its midnight."""
     if kind == "Date":
         days = values.cast(pa.int32()).cast(pa.int64())
         return pc.multiply(days, pa.scalar(DAY_MS))
@@ -105,10 +105,10 @@ def _ms(values: Values, kind: str) -> Values:
 
 
 def _moved(op: str, left: Values, right: Values, moved: Type, result: Type) -> Values:
-    found = _integers(op, _ms(left, moved.kind), right)
+    shifted_ms = _integers(op, _ms(left, moved.kind), right)
     if result.kind == "Date":
-        return to_date(found)
-    return _checked_time(found).cast(type_of(result))
+        return to_date(shifted_ms)
+    return _checked_time(shifted_ms).cast(type_of(result))
 
 
 def to_date(ms: Values) -> Values:
@@ -123,16 +123,16 @@ def _checked_time(ms: Values) -> Values:
 
 
 def _within(values: Values, low: int, high: int, what: str) -> None:
-    found = np.asarray(spread(values, 1).drop_null())
-    if len(found) and (found.min() < low or found.max() > high):
+    present = np.asarray(spread(values, 1).drop_null())
+    if len(present) and (present.min() < low or present.max() > high):
         raise QueryValueError(detail=f"{what} lies outside of the years 1 to 9999.")
 
 
 def _map(values: Values, make: Callable[[np.ndarray], np.ndarray]) -> Values:
-    """A numpy function of whole numbers; null stays null."""
+    """Apply a numpy function to integers; null stays null."""
     array = spread(values, 1)
-    made = pa.array(make(np.asarray(array.fill_null(0))), mask=np.asarray(array.is_null()))
-    return made if isinstance(values, pa.Array) else made[0]
+    mapped = pa.array(make(np.asarray(array.fill_null(0))), mask=np.asarray(array.is_null()))
+    return mapped if isinstance(values, pa.Array) else mapped[0]
 
 
 def _durations(op: str, left: Values, right: Values, kinds: tuple[str, str]) -> Values:
@@ -142,14 +142,14 @@ def _durations(op: str, left: Values, right: Values, kinds: tuple[str, str]) -> 
         left, right = right, left
     if op == "*" and pa.types.is_integer(right.type):
         return _integers(op, left, right)
-    made = pc.multiply(_float(left), _float(right)) if op == "*" else _divided(left, right)
-    return _whole_ms(made)
+    result = pc.multiply(_float(left), _float(right)) if op == "*" else _divided(left, right)
+    return _whole_ms(result)
 
 
 def _whole_ms(values: Values) -> Values:
     """Rounded to the millisecond."""
-    found = np.asarray(spread(values, 1).drop_null())
-    if len(found) and not (np.abs(found) < 2.0**62).all():
+    present = np.asarray(spread(values, 1).drop_null())
+    if len(present) and not (np.abs(present) < 2.0**62).all():
         raise QueryValueError(detail="a duration does not fit into 64 bits of milliseconds.")
     return pc.round(values, round_mode="half_to_even").cast(pa.int64())
 
@@ -165,14 +165,14 @@ def function(e: Function, arguments: list[Values]) -> Values:
             return _integers("*", number, pa.scalar(UNITS_MS[name]))
         return _whole_ms(pc.multiply(_float(number), pa.scalar(float(UNITS_MS[name]))))
     if name == "coalesce":
-        wanted = type_of(e.type)
-        return pc.coalesce(*(widened(a, wanted) for a in arguments))
+        result_type = type_of(e.type)
+        return pc.coalesce(*(widened(a, result_type) for a in arguments))
     if name in ("lower", "upper"):
         return _case(name, arguments[0])
     if name == "length":
         (value,) = arguments
-        found = pc.list_value_length(value) if pa.types.is_list(value.type) else pc.utf8_length(value)
-        return found.cast(pa.int64())
+        length = pc.list_value_length(value) if pa.types.is_list(value.type) else pc.utf8_length(value)
+        return length.cast(pa.int64())
     if name == "concat":
         return pc.binary_join_element_wise(*arguments, "")
     if name == "date":
@@ -181,12 +181,12 @@ def function(e: Function, arguments: list[Values]) -> Values:
     return _checked_time(_ms(arguments[0], "Date")).cast(type_of(e.type))
 
 
-def widened(values: Values, wanted: pa.DataType) -> Values:
-    """In a type that `types.common` gives: integers beyond 2**53 are rounded to floats."""
-    if values.type == wanted:
+def widened(values: Values, target: pa.DataType) -> Values:
+    """Cast to a type that `types.common` gives: integers beyond 2**53 are rounded to floats."""
+    if values.type == target:
         return values
     try:
-        return values.cast(wanted, safe=not pa.types.is_floating(wanted))
+        return values.cast(target, safe=not pa.types.is_floating(target))
     except pa.ArrowInvalid as error:
         raise QueryValueError(detail="an unsigned number does not fit into 64 bits with a sign.") from error
 
@@ -195,7 +195,7 @@ def _case(name: str, texts: Values) -> Values:
     plain = pc.all(pc.string_is_ascii(spread(texts, 1))).as_py()
     if plain is not False:
         return pc.utf8_lower(texts) if name == "lower" else pc.utf8_upper(texts)
-    # Arrow changes character by character; some letters become two.
+    # Arrow converts character by character; some letters become two.
     change = str.lower if name == "lower" else str.upper
-    found = pa.array([None if t is None else change(t) for t in spread(texts, 1).to_pylist()], pa.string())
-    return found if isinstance(texts, pa.Array) else found[0]
+    changed = pa.array([None if t is None else change(t) for t in spread(texts, 1).to_pylist()], pa.string())
+    return changed if isinstance(texts, pa.Array) else changed[0]

@@ -1,7 +1,7 @@
-"""Comparisons: numbers by their mathematical value whatever their widths, text by code points, time, entities.
+"""Comparisons: numbers by their mathematical value whatever their types, text by code points, time, entities.
 
-Arrow compares within one type. Numbers of two types are brought into one that holds both exactly; rows for which there
-is none (large integers beside floats, U64 beyond I64) are compared one by one, as Python compares them.
+Arrow compares within one type. Numbers of two types are cast to one that holds both exactly; rows for which there is
+none (large integers and floats, U64 beyond I64) are compared one by one in Python.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PYTHON: dict[str, Callable[[Any, Any], bool]] = {
 }
 FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 WHOLE_FLOATS = 1 << 53
-"""Up to this size every integer is a float as well."""
+"""Up to this size every integer is exact as a float."""
 
 
 def compare(op: str, left: Values, right: Values, left_term: Expression, right_term: Expression) -> Values:
@@ -50,13 +50,13 @@ def compare(op: str, left: Values, right: Values, left_term: Expression, right_t
 
 
 def with_number(op: str, column: Values, kind: str, value: pa.Scalar) -> Values:
-    """A column beside a constant, put into the column's own type."""
+    """Compare a column with a constant, converted exactly to the column's type."""
     if not value.is_valid:
         return pa.scalar(None, pa.bool_())
-    same = exact(kind, op, value.as_py())
-    if isinstance(same, bool):
-        return pc.if_else(pc.is_valid(column), pa.scalar(same), pa.scalar(None, pa.bool_()))
-    return ARROW[same.operator](column, pa.scalar(same.value, column.type))
+    converted = exact(kind, op, value.as_py())
+    if isinstance(converted, bool):
+        return pc.if_else(pc.is_valid(column), pa.scalar(converted), pa.scalar(None, pa.bool_()))
+    return ARROW[converted.operator](column, pa.scalar(converted.value, column.type))
 
 
 def numbers(op: str, left: Values, right: Values) -> Values:
@@ -72,8 +72,8 @@ def numbers(op: str, left: Values, right: Values) -> Values:
     if not len(inexact):
         return compared
     exactly = np.asarray(spread(compared, rows).to_numpy(zero_copy_only=False), dtype=object)
-    at = pa.array(inexact)
-    for i, a, b in zip(inexact, spread(left, rows).take(at), spread(right, rows).take(at), strict=True):
+    index = pa.array(inexact)
+    for i, a, b in zip(inexact, spread(left, rows).take(index), spread(right, rows).take(index), strict=True):
         exactly[i] = PYTHON[op](a.as_py(), b.as_py()) if a.is_valid and b.is_valid else None
     corrected = pa.array(exactly, pa.bool_())
     return corrected if lengths else corrected[0]
@@ -84,7 +84,7 @@ def _is_integer(values: Values) -> bool:
 
 
 def _is_inexact(values: Values, common: pa.DataType, rows: int) -> np.ndarray:
-    """The rows whose number the common type may not hold exactly."""
+    """A mask of the rows whose number the common type may not hold exactly."""
     if not _is_integer(values) or values.type.bit_width < 64 or values.type == common:
         return np.zeros(rows, dtype=bool)
     low, high = (-WHOLE_FLOATS, WHOLE_FLOATS) if pa.types.is_floating(common) else (-(1 << 63), (1 << 63) - 1)
@@ -94,20 +94,20 @@ def _is_inexact(values: Values, common: pa.DataType, rows: int) -> np.ndarray:
 
 
 def among(needle: Values, kind: str, items: Sequence[Any], item_type: pa.DataType) -> Values:
-    """`needle in items` for given items, none of them null."""
+    """`needle in items` for constant items, none of them null."""
     values: list[Any] = list(items)
     if pa.types.is_integer(needle.type) or pa.types.is_floating(needle.type):
-        same = [exact(kind, "=", v) for v in values]
-        values = [s.value for s in same if not isinstance(s, bool)]
-        # Minus zero equals zero, and is another value for a set.
-        found: Values = pa.scalar(False)
+        converted = [exact(kind, "=", v) for v in values]
+        values = [s.value for s in converted if not isinstance(s, bool)]
+        # Minus zero equals zero, but is_in takes them for different values.
+        is_in: Values = pa.scalar(False)
         if pa.types.is_floating(needle.type) and 0 in values:
-            found = pc.equal(needle, pa.scalar(0, needle.type))
+            is_in = pc.equal(needle, pa.scalar(0, needle.type))
         hits = pc.is_in(needle, value_set=pa.array(values, needle.type))
-        found = pc.or_(hits, pc.fill_null(found, False))
+        is_in = pc.or_(hits, pc.fill_null(is_in, False))
     else:
-        found = pc.is_in(needle, value_set=pa.array(values, item_type))
-    return pc.if_else(pc.is_valid(needle), found, pa.scalar(None, pa.bool_()))
+        is_in = pc.is_in(needle, value_set=pa.array(values, item_type))
+    return pc.if_else(pc.is_valid(needle), is_in, pa.scalar(None, pa.bool_()))
 
 
 def in_lists(needle: Values, kind: str, lists: pa.Array, item_kind: str, rows: int) -> pa.Array:
@@ -121,10 +121,10 @@ def in_lists(needle: Values, kind: str, lists: pa.Array, item_kind: str, rows: i
         hits = numbers("=", inner, needles.take(parents))
     else:
         hits = pc.equal(inner, needles.take(parents))
-    found = np.zeros(rows, dtype=bool)
-    found[np.asarray(parents)[np.asarray(hits.fill_null(False))]] = True
-    known = np.asarray(needles.is_valid()) & np.asarray(lists.is_valid())
-    return pa.array(found, mask=~known)
+    is_in = np.zeros(rows, dtype=bool)
+    is_in[np.asarray(parents)[np.asarray(hits.fill_null(False))]] = True
+    is_known = np.asarray(needles.is_valid()) & np.asarray(lists.is_valid())
+    return pa.array(is_in, mask=~is_known)
 
 
 def _is_number(values: Values) -> bool:

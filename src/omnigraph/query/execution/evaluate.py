@@ -1,6 +1,6 @@
-"""Expressions over bound rows: one Arrow value per row, nulls and three-valued logic as the language says.
+"""Expressions over bound rows: one Arrow value per row, nulls and three-valued logic as the language defines them.
 
-Properties are read when an expression needs them, all columns of one variable together, each entity once.
+Properties are read when an expression needs them, all columns of one variable in one read, each entity once.
 """
 
 from __future__ import annotations
@@ -57,29 +57,29 @@ _MATCH = {"contains": pc.match_substring, "starts_with": pc.starts_with, "ends_w
 
 @dataclass(eq=False)
 class Evaluator:
-    """What expressions of one run are evaluated with. `now` is one moment for the whole query."""
+    """The context in which expressions of one run are evaluated. `now` is the same for the whole query."""
 
     source: Source
     params: Mapping[str, Any]
     now: datetime
     searcher: Searcher
 
-    def over(self, frame: Frame) -> Rows:
-        return Rows(self, frame)
+    def over(self, frame: Frame) -> BoundRows:
+        return BoundRows(self, frame)
 
     def holds(self, conditions: Sequence[Expression], frame: Frame) -> np.ndarray:
-        """The rows for which all of them are true."""
+        """A mask of the rows for which all conditions are true."""
         if frame.rows > sorting.PART_ROWS:
             return np.concatenate([self.holds(conditions, p.frame) for p in self.over(frame).parts()])
         rows = self.over(frame)
         rows.fetch(conditions)
-        found = np.ones(frame.rows, dtype=bool)
+        is_true = np.ones(frame.rows, dtype=bool)
         for condition in conditions:
-            found &= truth(rows.value(condition), frame.rows)
-        return found
+            is_true &= truth(rows.value(condition), frame.rows)
+        return is_true
 
     def constant(self, e: Expression) -> Any:
-        """The value of a constant or parameter, as Python has it."""
+        """The value of a constant or parameter, as a Python object."""
         if isinstance(e, Parameter):
             return self.params[e.name]
         assert isinstance(e, Constant), e
@@ -87,8 +87,8 @@ class Evaluator:
 
 
 @dataclass(eq=False)
-class Rows:
-    """Expressions over the rows of one frame. `known` are expressions whose values are there already."""
+class BoundRows:
+    """Evaluates expressions over the rows of one frame. `known` holds values that are computed already."""
 
     evaluator: Evaluator
     frame: Frame
@@ -101,7 +101,7 @@ class Rows:
         return self.frame.rows
 
     def column(self, e: Expression) -> pa.Array:
-        """One value per row; of many rows part by part."""
+        """One value per row; many rows are evaluated part by part."""
         if self.in_parts(e):
             return concatenated(p.column(e) for p in self.parts())
         return spread(self.value(e), self.rows)
@@ -109,13 +109,13 @@ class Rows:
     # ---- some of the rows
 
     def in_parts(self, e: Expression) -> bool:
-        """Whether the rows are many, and the value of each can be computed without the others."""
+        """Whether there are more than PART_ROWS rows, and the value of each can be computed without the others."""
         return self.rows > sorting.PART_ROWS and e not in self.known and not isinstance(e, Output) and is_rowwise(e)
 
-    def parts(self) -> Iterator[Rows]:
-        """All rows, some at a time and in order."""
+    def parts(self) -> Iterator[BoundRows]:
+        """All rows in order, PART_ROWS at a time."""
         for part in sorting.parts(self.rows):
-            yield Rows(
+            yield BoundRows(
                 self.evaluator,
                 self.frame.slice(part.start, part.stop),
                 {e: v if isinstance(v, pa.Scalar) else v[part] for e, v in self.known.items()},
@@ -123,34 +123,36 @@ class Rows:
                 {key: c[part] for key, c in self.columns.items()},
             )
 
-    def at(self, places: np.ndarray) -> Rows:
-        """The rows at these places. What is known of all rows, and only of them together, must be in `known`."""
-        index = pa.array(places)
+    def at(self, positions: np.ndarray) -> BoundRows:
+        """The rows at these positions. Values that depend on all rows must be in `known`."""
+        index = pa.array(positions)
         known = {e: v if isinstance(v, pa.Scalar) else v.take(index) for e, v in self.known.items()}
         columns = {key: c.take(index) for key, c in self.columns.items()}
-        return Rows(self.evaluator, self.frame.take(places), known, [o.take(index) for o in self.outputs], columns)
+        return BoundRows(
+            self.evaluator, self.frame.take(positions), known, [o.take(index) for o in self.outputs], columns
+        )
 
     # ---- properties
 
     def fetch(self, expressions: Sequence[Expression]) -> None:
-        """Read the columns that these expressions need, one look per variable. Of many rows, their parts read them."""
+        """Read the columns that these expressions need, in one read per variable. For many rows, `parts` read them."""
         if self.rows > sorting.PART_ROWS:
             return
-        wanted: dict[int, dict[str, Property]] = {}
+        needed: dict[int, dict[str, Property]] = {}
         for e in expressions:
             if e in self.known:
                 continue
             for term in walk(e):
                 if isinstance(term, Property) and (term.variable.slot, term.name) not in self.columns:
-                    wanted.setdefault(term.variable.slot, {})[term.name] = term
-        for slot, names in wanted.items():
+                    needed.setdefault(term.variable.slot, {})[term.name] = term
+        for slot, names in needed.items():
             codes = self.frame.columns.get(slot)
             usable = {n: p for n, p in names.items() if p.type.kind not in ("Vector", "Blob")}
             if codes is None or not usable:
                 continue
             types = {n: type_of(p.type) for n, p in usable.items()}
-            found = self.evaluator.source.values(list(usable), codes, types)
-            self.columns.update({(slot, n): c for n, c in found.items()})
+            columns = self.evaluator.source.values(list(usable), codes, types)
+            self.columns.update({(slot, n): c for n, c in columns.items()})
 
     def _property(self, e: Property) -> Values:
         key = (e.variable.slot, e.name)
@@ -198,7 +200,7 @@ class Rows:
         if isinstance(e, Output):
             return self.outputs[e.index]
         if isinstance(e, Search):
-            return self.evaluator.searcher.found(e, self.frame.columns[e.property.variable.slot])
+            return self.evaluator.searcher.matches(e, self.frame.columns[e.property.variable.slot])
         if isinstance(e, Nearest | Bm25 | Fused):
             return self.evaluator.searcher.scores(e, self.frame)
         assert not isinstance(e, Aggregate | PathOf), e
@@ -206,10 +208,10 @@ class Rows:
 
     def _logic(self, e: And | Or) -> Values:
         join = pc.and_kleene if isinstance(e, And) else pc.or_kleene
-        found = self.value(e.operands[0])
+        result = self.value(e.operands[0])
         for operand in e.operands[1:]:
-            found = join(found, self.value(operand))
-        return found
+            result = join(result, self.value(operand))
+        return result
 
     def _in(self, e: In) -> Values:
         needle = self.value(e.needle)
@@ -220,9 +222,9 @@ class Rows:
             return self._among(e.needle.type, needle, items, e.items.type)
         if isinstance(e.items, ListOf):
             if all(isinstance(i, Constant | Parameter) for i in e.items.items):
-                given = [self.evaluator.constant(i) for i in e.items.items]
-                found = self._among(e.needle.type, needle, [g for g in given if g is not None], e.items.type)
-                return found if None not in given else _or_unknown(found)
+                constants = [self.evaluator.constant(i) for i in e.items.items]
+                result = self._among(e.needle.type, needle, [c for c in constants if c is not None], e.items.type)
+                return result if None not in constants else _or_unknown(result)
             return self._in_terms(e.needle, e.items)
         item = e.items.type.item or "String"
         lists = spread(self.value(e.items), self.rows)
@@ -232,12 +234,12 @@ class Rows:
         return among(needle, t.kind, items, type_of(list_type).value_type)
 
     def _in_terms(self, needle: Expression, items: ListOf) -> Values:
-        """Items that differ from row to row."""
+        """`in` a list whose items differ from row to row."""
         left = self.value(needle)
-        found: Values = pa.scalar(False)
+        result: Values = pa.scalar(False)
         for item in items.items:
-            found = pc.or_kleene(found, compare("=", left, self.value(item), needle, item))
-        return pc.if_else(pc.is_valid(spread(left, self.rows)), found, pa.scalar(None, pa.bool_()))
+            result = pc.or_kleene(result, compare("=", left, self.value(item), needle, item))
+        return pc.if_else(pc.is_valid(spread(left, self.rows)), result, pa.scalar(None, pa.bool_()))
 
     def _match(self, e: Match) -> Values:
         text, pattern = self.value(e.text), self.value(e.pattern)
@@ -260,24 +262,26 @@ class Rows:
 
     def _path_lengths(self, slot: int) -> pa.Array:
         numbers = self.frame.columns[slot]
-        there = numbers >= 0
+        is_bound = numbers >= 0
         offsets = self.frame.paths.get(slot, NO_PATHS).offsets
         edges = np.zeros(len(numbers), dtype=np.int64)
-        edges[there] = offsets[numbers[there] + 1] - offsets[numbers[there]] - 1
-        return pa.array(edges, mask=~there)
+        edges[is_bound] = offsets[numbers[is_bound] + 1] - offsets[numbers[is_bound]] - 1
+        return pa.array(edges, mask=~is_bound)
 
     def path_nodes(self, slot: int) -> pa.Array:
         """The ids of the nodes of every row's path."""
         numbers = self.frame.columns[slot]
-        there = numbers >= 0
-        paths = self.frame.paths.get(slot, NO_PATHS).taken(numbers[there])
+        is_bound = numbers >= 0
+        paths = self.frame.paths.get(slot, NO_PATHS).taken(numbers[is_bound])
         lengths = np.zeros(len(numbers), dtype=np.int64)
-        lengths[there] = np.diff(paths.offsets)
+        lengths[is_bound] = np.diff(paths.offsets)
         ids = self.evaluator.source.ids(paths.codes)
-        return with_nulls(bounds_of(lengths), ids, ~there)
+        return with_nulls(bounds_of(lengths), ids, ~is_bound)
 
     def _list(self, e: ListOf) -> pa.Array:
-        """Only behind `in` do lists come by; an expression that returns one is rare and small."""
+        """Slow, row by row: list expressions occur mostly behind `in`, which does not call this; others are rare and
+        small.
+        """
         item = type_of(e.type).value_type
         columns = [widened(self.column(i), item).to_pylist() for i in e.items]
         rows = [list(r) for r in zip(*columns, strict=True)] if columns else [[] for _ in range(self.rows)]
@@ -285,22 +289,22 @@ class Rows:
 
 
 def is_rowwise(e: Expression) -> bool:
-    """Whether the value of a row can be computed without the others: positions of scores can't."""
+    """Whether the value of a row can be computed without the others; positions of scores can not."""
     return not any(isinstance(term, Nearest | Bm25 | Fused) for term in walk(e))
 
 
 def with_nulls(offsets: np.ndarray, values: pa.Array, nulls: np.ndarray) -> pa.Array:
-    """Lists of these lengths; null where `nulls` says so."""
-    made = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+    """Lists with these offsets; null where `nulls` is true."""
+    lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
     if not nulls.any():
-        return made
+        return lists
     index = np.where(nulls, NULL, np.arange(len(nulls)))
-    return made.take(pa.array(index, mask=nulls))
+    return lists.take(pa.array(index, mask=nulls))
 
 
-def _or_unknown(found: Values) -> Values:
-    """A list that holds null: what is not found in it may be there."""
-    return pc.if_else(found, found, pa.scalar(None, pa.bool_()))
+def _or_unknown(is_in: Values) -> Values:
+    """False becomes null, for a list that holds null."""
+    return pc.if_else(is_in, is_in, pa.scalar(None, pa.bool_()))
 
 
 def _matched(op: str, text: Values, pattern: str) -> Values:
@@ -312,17 +316,17 @@ def _matched(op: str, text: Values, pattern: str) -> Values:
         raise QueryValueError(detail=f"{pattern!r} can't be used by matches. {pattern_problem(pattern)}") from error
 
 
-def _one(op: str, text: str, pattern: str) -> bool:
+def _matches_text(op: str, text: str, pattern: str) -> bool:
     if op == "contains":
         return pattern in text
     return text.startswith(pattern) if op == "starts_with" else text.endswith(pattern)
 
 
 def _each(op: str, text: pa.Array, patterns: pa.Array) -> pa.Array:
-    """Each text by the pattern of its own row."""
+    """Match each text with the pattern of its own row."""
     if op != "matches":
         pairs = zip(text.to_pylist(), patterns.to_pylist(), strict=True)
-        return pa.array([None if t is None or p is None else _one(op, t, p) for t, p in pairs], pa.bool_())
+        return pa.array([None if t is None or p is None else _matches_text(op, t, p) for t, p in pairs], pa.bool_())
     encoded = patterns.dictionary_encode()
     codes = np.asarray(encoded.indices.fill_null(-1))
     order = np.argsort(codes, kind="stable")

@@ -1,7 +1,7 @@
-"""Bound rows: for every variable a column of whole numbers that say which entity it is.
+"""Bound rows: for every variable a column of integer codes, which identify entities.
 
-A code is the ordinal of the entity's type (types by kind and name) above the row id that its table gives it. -1 is
-null. A path variable holds the number of a path in `Paths`. Codes mean nothing outside of the query that made them.
+A code is the ordinal of the entity's type (types by kind and name), shifted by SHIFT bits, plus its row id. -1 is null.
+A path variable holds the number of a path in `Paths`. Codes are valid only within the query that made them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MASK = (1 << SHIFT) - 1
 NULL = -1
 TYPES_MAX = 1 << (63 - SHIFT)
 ORIGIN = 0
-"""The slot that says which row of an outer pattern a row belongs to; those of variables begin at 1."""
+"""The slot of the row's number in the outer pattern; slots of variables begin at 1."""
 
 
 def pack(ordinal: int, rowids: np.ndarray) -> np.ndarray:
@@ -38,7 +38,7 @@ def rowids(codes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """Paths as codes of their nodes, one after the other: path i is `codes[offsets[i]:offsets[i + 1]]`."""
+    """Paths as concatenated codes of their nodes: path i is `codes[offsets[i]:offsets[i + 1]]`."""
 
     offsets: np.ndarray
     codes: np.ndarray
@@ -79,8 +79,8 @@ class Frame:
         return Frame(max(0, stop - start), {s: c[start:stop] for s, c in self.columns.items()}, self.paths)
 
     def add(self, slot: int, codes: np.ndarray, paths: Paths | None = None) -> Frame:
-        kept = {**self.paths, slot: paths} if paths is not None else self.paths
-        return Frame(self.rows, {**self.columns, slot: codes}, kept)
+        all_paths = {**self.paths, slot: paths} if paths is not None else self.paths
+        return Frame(self.rows, {**self.columns, slot: codes}, all_paths)
 
     def only(self, slots: Sequence[int]) -> Frame:
         columns = {s: self.columns[s] for s in slots if s in self.columns}
@@ -92,12 +92,12 @@ class Frame:
             building(len(codes), len(self.columns) + 1)
             columns = {s: np.full(len(codes), c[0], dtype=np.int64) for s, c in self.columns.items()}
             return Frame(len(codes), {**columns, slot: codes}, self.paths)
-        none = np.zeros(self.rows, dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
-        return joined(self, *none, 1, {slot: codes}, building)
+        zeros = np.zeros(self.rows, dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
+        return joined(self, *zeros, 1, {slot: codes}, building)
 
 
 Building = Callable[[int, int], None]
-"""Called with the rows and the columns that are about to be built; raises what keeps them from being built."""
+"""Called with the number of rows and columns about to be built; raises if a limit forbids it."""
 
 
 def joined(
@@ -108,9 +108,10 @@ def joined(
     columns: Mapping[int, np.ndarray],
     building: Building,
 ) -> Frame:
-    """Every row i of the frame with every row j of the columns where left[i] == right[j]: numbers below `size`.
+    """Every row i of the frame with every row j of the columns where left[i] == right[j], which are numbers below
+    `size`.
 
-    Ordered by i. A large outcome is written block by block, with a call of `building` before each.
+    Ordered by i. A large result is written block by block, with a call of `building` before each.
     """
     counts = np.bincount(right, minlength=size)
     lengths = counts[left]
@@ -122,36 +123,38 @@ def joined(
         return Frame(taken.rows, {**taken.columns, **{s: c[hits] for s, c in columns.items()}}, frame.paths)
     order = None if bool((right[1:] >= right[:-1]).all()) else argsort(right)
     starts = bounds_of(counts)
-    made = {s: np.empty(total, dtype=np.int64) for s in (*frame.columns, *columns)}
-    at = 0
+    result_columns = {s: np.empty(total, dtype=np.int64) for s in (*frame.columns, *columns)}
+    start = 0
     for block in blocks(lengths):
-        building(total, len(made))
+        building(total, len(result_columns))
         index = np.repeat(np.arange(block.start, block.stop), lengths[block])
         hits = ranges(starts[left[block]], lengths[block])
         hits = hits if order is None else order[hits]
-        for source, places in ((frame.columns, index), (columns, hits)):
+        for source, index_of_block in ((frame.columns, index), (columns, hits)):
             for slot, column in source.items():
-                np.take(column, places, out=made[slot][at : at + len(places)], mode="clip")
-        at += len(index)
-    return Frame(total, made, frame.paths)
+                np.take(
+                    column, index_of_block, out=result_columns[slot][start : start + len(index_of_block)], mode="clip"
+                )
+        start += len(index)
+    return Frame(total, result_columns, frame.paths)
 
 
 UNIT = Frame(1)
-"""The one row of a pattern that binds nothing yet."""
+"""The single row of a pattern without bound variables."""
 
 
-# ---- whole numbers ---------------------------------------------------------------------------------------------------
+# ---- integer arrays --------------------------------------------------------------------------------------------------
 
 
 def bounds_of(lengths: np.ndarray) -> np.ndarray:
-    """Where parts of these lengths begin, and where the last one ends."""
-    found = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=found[1:])
-    return found
+    """The start of each part of these lengths, and the end of the last."""
+    bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    return bounds
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The numbers `start … start + length - 1` of every pair, one after the other."""
+    """The numbers `start … start + length - 1` of every pair, concatenated."""
     ends = np.cumsum(lengths, dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
     if total == 0:
@@ -160,7 +163,7 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def unique(values: np.ndarray) -> np.ndarray:
-    """Sorted, each once. np.unique hashes, which is many times slower for large arrays."""
+    """The distinct values, sorted. np.unique hashes, which is many times slower for large arrays."""
     if len(values) < 2 or bool((values[1:] > values[:-1]).all()):
         return values
     ordered = sort(values)
@@ -171,7 +174,7 @@ def unique(values: np.ndarray) -> np.ndarray:
 
 
 def factorize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the different values in order, for each value which of them it is)."""
+    """(the distinct values in order, for each value its index among them)."""
     count = len(values)
     if count == 0:
         return values, np.empty(0, dtype=np.int64)
@@ -181,15 +184,15 @@ def factorize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     reserve(count * 16)
     low, high = int(values.min()), int(values.max())
     if high - low <= 4 * count + 1024:
-        there = np.zeros(high - low + 1, dtype=bool)
-        places = values - low
-        there[places] = True
+        is_present = np.zeros(high - low + 1, dtype=bool)
+        positions = values - low
+        is_present[positions] = True
         checkpoint()
-        found = np.flatnonzero(there)
-        numbers = np.empty(len(there), dtype=np.int64)
-        numbers[found] = np.arange(len(found))
+        distinct = np.flatnonzero(is_present)
+        numbers = np.empty(len(is_present), dtype=np.int64)
+        numbers[distinct] = np.arange(len(distinct))
         checkpoint()
-        return found + low, numbers[places]
+        return distinct + low, numbers[positions]
     order = argsort(values)
     reserve(count * 34)
     ordered = values[order]
@@ -201,15 +204,15 @@ def factorize(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first_of_equals(ordered: np.ndarray) -> np.ndarray:
-    found = np.empty(len(ordered), dtype=bool)
-    found[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=found[1:])
-    return found
+    is_first = np.empty(len(ordered), dtype=bool)
+    is_first[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return is_first
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Several columns of whole numbers as one that has the same order; None where 63 bits are not enough."""
+    """Packs several integer columns into one of the same order; `of` gives None if 63 bits are not enough."""
 
     lows: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -224,37 +227,37 @@ class Packing:
         return Packing(tuple(lows), tuple(sizes)) if total < 1 << 62 else None
 
     def pack(self, columns: Sequence[np.ndarray]) -> np.ndarray:
-        found = columns[0] - self.lows[0]
+        packed = columns[0] - self.lows[0]
         for column, low, size in zip(columns[1:], self.lows[1:], self.sizes[1:], strict=True):
             checkpoint()
-            found *= size
-            found += column
-            found -= low
-        return found
+            packed *= size
+            packed += column
+            packed -= low
+        return packed
 
     def unpack(self, packed: np.ndarray) -> list[np.ndarray]:
-        found = []
+        columns = []
         for low, size in zip(self.lows[:0:-1], self.sizes[:0:-1], strict=True):
             rest = packed // size
-            found.append(packed - rest * size + low)
+            columns.append(packed - rest * size + low)
             packed = rest
-        return [packed + self.lows[0], *found[::-1]]
+        return [packed + self.lows[0], *columns[::-1]]
 
 
 def distinct_rows(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Each row once, in order."""
+    """The distinct rows, in order."""
     packing = Packing.of(columns)
     if packing is not None:
         reserve(len(columns[0]) * 16)
         packed = packing.pack(columns)
-        once = unique(packed)
-        return list(columns) if once is packed else packing.unpack(once)
+        distinct = unique(packed)
+        return list(columns) if distinct is packed else packing.unpack(distinct)
     first, _ = groups_of(columns, len(columns[0]))
     return [c[first] for c in columns]
 
 
 def groups_of(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that are equal in all columns: (the first row of each group, for each row the number of its group)."""
+    """Groups of rows equal in all columns: (the first row of each group, for each row the number of its group)."""
     if not columns or rows == 0:
         return np.zeros(min(rows, 1), dtype=np.int64), np.zeros(rows, dtype=np.int64)
     packing = Packing.of(columns)
@@ -268,19 +271,19 @@ def groups_of(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.
         numbers = columns[0]
         for column in columns[1:]:
             numbers = factorize(numbers)[1] * (int(column.max()) + 1) + column
-    found, numbers = factorize(numbers)
+    distinct, numbers = factorize(numbers)
     checkpoint()
-    first = np.empty(len(found), dtype=np.int64)
+    first = np.empty(len(distinct), dtype=np.int64)
     # Backwards, so that the first row of a group is written last.
     first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
     return first, numbers
 
 
 def pairs_joined(left: np.ndarray, right: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """All (i, j) with left[i] == right[j]: numbers below `size`. Ordered by i."""
+    """All (i, j) with left[i] == right[j], which are numbers below `size`. Ordered by i."""
     is_sorted = bool((right[1:] >= right[:-1]).all())
     if is_sorted and len(left) == size and bool((left[1:] > left[:-1]).all()):
-        # Every number once and in order: the finds are in the order of the rows already.
+        # Every number occurs once and in order: the pairs are in the order of the rows already.
         return right, np.arange(len(right))
     counts = np.bincount(right, minlength=size)
     starts = bounds_of(counts)
@@ -291,13 +294,13 @@ def pairs_joined(left: np.ndarray, right: np.ndarray, size: int) -> tuple[np.nda
 
 
 BLOCK_ROWS = 250_000
-"""What one look at the clock and the ledger stands for."""
+"""Rows between two checks of time and memory."""
 
 
 def blocks(lengths: np.ndarray, keys: np.ndarray | None = None) -> Iterator[slice]:
-    """Rows that make `lengths` rows each, in runs that make about so many; rows of one key stay together.
+    """Blocks of rows that make about BLOCK_ROWS rows, where row i makes `lengths[i]`; rows of one key share a block.
 
-    `keys` are in order. A single row, or key, may make more.
+    `keys` are in order. A single row, or the rows of one key, may make more.
     """
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
@@ -310,9 +313,9 @@ def blocks(lengths: np.ndarray, keys: np.ndarray | None = None) -> Iterator[slic
 
 
 def member(values: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Which values are among the others, which are sorted and each there once."""
+    """Which values are in `among`, which is sorted and distinct."""
     if len(among) == 0 or len(values) == 0:
         return np.zeros(len(values), dtype=bool)
-    at = np.searchsorted(among, values)
-    at[at == len(among)] = 0
-    return np.asarray(among[at] == values)
+    positions = np.searchsorted(among, values)
+    positions[positions == len(among)] = 0
+    return np.asarray(among[positions] == values)

@@ -1,6 +1,6 @@
-"""Ranks: whole numbers that are ordered as values are, and equal where these are. -1 stands for null.
+"""Ranks: integers in the order of the values, equal where the values are. -1 stands for null.
 
-Up to `sorting.PART_ROWS` values Arrow encodes them and sorts the different ones. More are ranked part by part:
+Up to `sorting.PART_ROWS` values Arrow encodes them and sorts the distinct ones. More are ranked part by part:
 
 1. numbers, times, Booleans  become 64-bit integers of the same order, which are sorted (`sorting`)
 2. texts                     are encoded part by part, where that leaves fewer; their dictionaries are ranked together
@@ -24,21 +24,21 @@ from omnigraph.query.limits import checkpoint, holding, reserve
 
 WORD_BYTES = 7
 WORDS_MAX = 64
-"""Texts that are equal in so many words are compared by Arrow, in one call."""
+"""Texts that are equal in this many words are compared by Arrow, in one call."""
 _I64_MAX = np.iinfo(np.int64).max
 _SIGN = np.uint64(1 << 63)
 _KEPT = np.array([0, *((1 << 64) - (1 << (64 - 8 * n)) for n in range(1, WORD_BYTES + 1))], dtype=np.uint64)
-"""By number of bytes: what of a word belongs to the text."""
+"""By number of bytes: the mask of a word's bits that belong to the text."""
 
 Words = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""From a depth and places to (the word of each value at that depth, whether the value goes on after it).
+"""From a depth and positions to (the word of each value at that depth, whether the value continues after it).
 
-Of equal words either all values go on or none.
+The values of equal words either all continue or all end.
 """
 
 
 def ranked(values: pa.Array) -> np.ndarray:
-    """Lists compare item by item."""
+    """The ranks of the values; lists compare item by item."""
     if len(values) > sorting.PART_ROWS:
         return ranked_parts(values[p] for p in parts(len(values)))
     if pa.types.is_nested(values.type):
@@ -54,33 +54,35 @@ def ranked(values: pa.Array) -> np.ndarray:
 
 
 def ranked_parts(values: Iterable[pa.Array]) -> np.ndarray:
-    """The same for values that come in parts, at least one; only what ranking needs of a part is kept."""
-    kept: list[tuple[pa.Array, np.ndarray | None]] = []
-    held = rows = 0
+    """The same for values in parts, at least one; only what ranking needs of a part stays in memory."""
+    reduced_parts: list[tuple[pa.Array, np.ndarray | None]] = []
+    held_bytes = rows = 0
     is_repetitive = True
     for part in values:
-        small = _reduced(part, encode=is_repetitive)
-        kept.append(small)
-        is_repetitive = is_repetitive and 2 * len(small[0]) < len(part)
+        reduced = _reduced(part, encode=is_repetitive)
+        reduced_parts.append(reduced)
+        is_repetitive = is_repetitive and 2 * len(reduced[0]) < len(part)
         rows += len(part)
-        held += small[0].nbytes + (0 if small[1] is None else small[1].nbytes)
-        reserve(2 * held + 16 * rows)
-    with holding(2 * held):
-        ranks = _ranked_whole([k[0] for k in kept])
-    found = np.empty(rows, dtype=np.int64)
-    at = below = 0
-    while kept:
+        held_bytes += reduced[0].nbytes + (0 if reduced[1] is None else reduced[1].nbytes)
+        reserve(2 * held_bytes + 16 * rows)
+    with holding(2 * held_bytes):
+        ranks = _ranked_whole([k[0] for k in reduced_parts])
+    ranks_of_rows = np.empty(rows, dtype=np.int64)
+    start = dictionary_start = 0
+    while reduced_parts:
         checkpoint()
-        dictionary, indices = kept.pop(0)
-        own = ranks[below : below + len(dictionary)]
+        dictionary, indices = reduced_parts.pop(0)
+        own = ranks[dictionary_start : dictionary_start + len(dictionary)]
         size = len(own) if indices is None else len(indices)
-        found[at : at + size] = own if indices is None else np.append(own, -1)[indices]
-        at, below = at + size, below + len(dictionary)
-    return found
+        ranks_of_rows[start : start + size] = own if indices is None else np.append(own, -1)[indices]
+        start, dictionary_start = start + size, dictionary_start + len(dictionary)
+    return ranks_of_rows
 
 
 def _reduced(values: pa.Array, *, encode: bool) -> tuple[pa.Array, np.ndarray | None]:
-    """(values, which of them each row has, -1 for null); without the second the values are those of the rows."""
+    """(values, for each row the index of its value, -1 for null); the second is None if the values are those of the
+    rows.
+    """
     if pa.types.is_nested(values.type):
         return values, None
     if not _is_text(values.type):
@@ -97,23 +99,29 @@ def _ranked_whole(dictionaries: Sequence[pa.Array]) -> np.ndarray:
         dictionaries = _with_ranked_items(dictionaries)
     whole = pa.concat_arrays(dictionaries)
     checkpoint()
-    there = None if whole.null_count == 0 else np.flatnonzero(np.asarray(whole.is_valid()))
-    some = whole if there is None else whole.take(pa.array(there))
-    if pa.types.is_integer(some.type):
-        ranks = factorize(np.asarray(some))[1]
-    elif pa.types.is_nested(some.type):
-        ranks = _by_words(len(some), _words_of_lists(some), lambda at: _ranked_lists(some.take(pa.array(at))))
+    valid_positions = None if whole.null_count == 0 else np.flatnonzero(np.asarray(whole.is_valid()))
+    valid_values = whole if valid_positions is None else whole.take(pa.array(valid_positions))
+    if pa.types.is_integer(valid_values.type):
+        ranks = factorize(np.asarray(valid_values))[1]
+    elif pa.types.is_nested(valid_values.type):
+        ranks = _by_words(
+            len(valid_values), _words_of_lists(valid_values), lambda at: _ranked_lists(valid_values.take(pa.array(at)))
+        )
     else:
-        ranks = _by_words(len(some), _words_of_texts(some), lambda at: _ranked_by_arrow(some.take(pa.array(at))))
-    if there is None:
+        ranks = _by_words(
+            len(valid_values),
+            _words_of_texts(valid_values),
+            lambda at: _ranked_by_arrow(valid_values.take(pa.array(at))),
+        )
+    if valid_positions is None:
         return ranks
-    found = np.full(len(whole), -1, dtype=np.int64)
-    found[there] = ranks
-    return found
+    ranks_of_all = np.full(len(whole), -1, dtype=np.int64)
+    ranks_of_all[valid_positions] = ranks
+    return ranks_of_all
 
 
 def _with_ranked_items(lists: Sequence[pa.Array]) -> list[pa.Array]:
-    """The lists with the ranks of their items instead of these: smaller, and in the same order."""
+    """The lists with their items replaced by ranks: smaller, and in the same order."""
     ranks = ranked_parts(part.flatten() for part in lists)
     ranked_lists = []
     start = 0
@@ -137,7 +145,7 @@ def _is_text(t: pa.DataType) -> bool:
 
 
 def _integers(values: pa.Array) -> np.ndarray:
-    """64-bit integers in the order of the values; any for null."""
+    """64-bit integers in the order of the values; arbitrary for null."""
     if pa.types.is_floating(values.type):
         numbers = np.asarray(values.cast(pa.float64()).fill_null(0.0)) + 0.0  # minus zero is zero
         bits = numbers.view(np.int64)
@@ -154,92 +162,92 @@ def _integers(values: pa.Array) -> np.ndarray:
 def _ranked_by_arrow(values: pa.Array) -> np.ndarray:
     order = np.asarray(pc.array_sort_indices(values))
     ordered = values.take(pa.array(order))
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = np.cumsum(np.append(False, np.asarray(pc.not_equal(ordered[1:], ordered[:-1]))))
-    return found
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.cumsum(np.append(False, np.asarray(pc.not_equal(ordered[1:], ordered[:-1]))))
+    return ranks
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
 def _by_words(rows: int, words: Words, rest: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Dense ranks by the first word, then by the second, and so on; `rest` ranks what is equal in `WORDS_MAX` of them.
+    """Dense ranks by the first word, then by the second, and so on; `rest` ranks values equal in `WORDS_MAX` words.
 
-    `ranks` of equal values so far are the place at which they begin in the order of all: so values of one rank are
-    told apart by a word without a look at any other.
+    The rank of values that are equal so far is the position at which they begin in the order of all: so the next word
+    refines the values of one rank without reading any other.
     """
     reserve(rows * 48)
     ranks = np.zeros(rows, dtype=np.int64)
-    open_ = np.arange(rows)
+    undecided = np.arange(rows)
     for depth in range(WORDS_MAX):
-        if len(open_) == 0:
+        if len(undecided) == 0:
             break
-        word, goes_on = _all_words(words, depth, open_)
+        word, continues = _all_words(words, depth, undecided)
         if len(word) and bool((word == word[0]).all()):
-            open_ = open_[goes_on]
+            undecided = undecided[continues]
             continue
-        refined, is_alone = _refined(ranks[open_], factorize(word)[1])
-        ranks[open_] = refined
-        open_ = open_[goes_on & ~is_alone]
-    if len(open_):
-        ranks[open_] = _refined(ranks[open_], rest(open_))[0]
+        refined, is_alone = _refined(ranks[undecided], factorize(word)[1])
+        ranks[undecided] = refined
+        undecided = undecided[continues & ~is_alone]
+    if len(undecided):
+        ranks[undecided] = _refined(ranks[undecided], rest(undecided))[0]
     return factorize(ranks)[1]
 
 
-def _all_words(words: Words, depth: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    word = np.empty(len(places), dtype=np.int64)
-    goes_on = np.empty(len(places), dtype=bool)
-    for part in parts(len(places)):
-        word[part], goes_on[part] = words(depth, places[part])
-    return word, goes_on
+def _all_words(words: Words, depth: int, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    word = np.empty(len(positions), dtype=np.int64)
+    continues = np.empty(len(positions), dtype=bool)
+    for part in parts(len(positions)):
+        word[part], continues[part] = words(depth, positions[part])
+    return word, continues
 
 
-def _refined(ranks: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(ranks by both, whether no other has the same)."""
-    keys = ranks * (int(more.max()) + 1) + more
+def _refined(ranks: np.ndarray, minor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(ranks by both, whether no other value has the same)."""
+    keys = ranks * (int(minor.max()) + 1) + minor
     order = argsort(keys)
     checkpoint()
-    ordered, before = keys[order], ranks[order]
+    ordered, old_ranks = keys[order], ranks[order]
     del keys
     checkpoint()
     is_new = np.append(True, ordered[1:] != ordered[:-1])
     is_alone = is_new & np.append(is_new[1:], True)
-    refined = before + _starts_of_runs(is_new)
-    refined -= _starts_of_runs(np.append(True, before[1:] != before[:-1]))
+    refined = old_ranks + _starts_of_runs(is_new)
+    refined -= _starts_of_runs(np.append(True, old_ranks[1:] != old_ranks[:-1]))
     checkpoint()
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = refined
+    refined_ranks = np.empty(len(order), dtype=np.int64)
+    refined_ranks[order] = refined
     checkpoint()
     alone = np.empty(len(order), dtype=bool)
     alone[order] = is_alone
-    return found, alone
+    return refined_ranks, alone
 
 
 def _starts_of_runs(is_first: np.ndarray) -> np.ndarray:
-    """For each place the start of the run that it lies in; `is_first` marks the first place of each run."""
+    """For each position the start of its run; `is_first` marks the first position of each run."""
     checkpoint()
     starts = np.flatnonzero(is_first)
     return np.repeat(starts, np.diff(starts, append=len(is_first)))
 
 
 def _words_of_texts(texts: pa.Array) -> Words:
-    """`texts` are of a large type and none is null."""
+    """`texts` have a large Arrow type, and none is null."""
     _, offsets, data = texts.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     letters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
     if len(letters) < 8:
         letters = np.append(letters, np.zeros(8, dtype=np.uint8))
-    # Eight bytes from any place on.
+    # Eight bytes from any position on.
     window = np.ndarray((len(letters) - 7,), dtype=">u8", buffer=letters, strides=(1,))
 
-    def words(depth: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        starts = bounds[places] + depth * WORD_BYTES
-        size = np.clip(bounds[places + 1] - starts, 0, WORD_BYTES + 1)
+    def words(depth: int, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        starts = bounds[positions] + depth * WORD_BYTES
+        size = np.clip(bounds[positions + 1] - starts, 0, WORD_BYTES + 1)
         inside = np.minimum(starts, len(window) - 1)
         shift = np.minimum(8 * (starts - inside), 63).astype(np.uint64)
         word = window[inside].astype(np.uint64) << shift
         word &= _KEPT[np.minimum(size, WORD_BYTES)]
-        # A text that ends here comes before one that goes on with bytes of zero.
+        # A text that ends here comes before one that continues with zero bytes.
         word |= size.astype(np.uint64)
         return (word ^ _SIGN).view(np.int64), size > WORD_BYTES
 
@@ -253,18 +261,18 @@ def _words_of_lists(lists: pa.Array) -> Words:
     bounds = np.asarray(lists.offsets).astype(np.int64)
     bounds -= bounds[0]
 
-    def words(depth: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        at = bounds[places] + depth
-        left = bounds[places + 1] - at
-        word = np.zeros(len(places), dtype=np.int64)
-        # A list that ends here comes before one that goes on.
-        word[left > 0] = 2 * items[at[left > 0]] + (left > 1)[left > 0]
-        return word, left > 1
+    def words(depth: int, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        item_positions = bounds[positions] + depth
+        items_left = bounds[positions + 1] - item_positions
+        word = np.zeros(len(positions), dtype=np.int64)
+        # A list that ends here comes before one that continues.
+        word[items_left > 0] = 2 * items[item_positions[items_left > 0]] + (items_left > 1)[items_left > 0]
+        return word, items_left > 1
 
     return words
 
 
 def _ranked_lists(values: pa.Array) -> np.ndarray:
     items = [None if v is None else tuple(v) for v in values.to_pylist()]
-    known = {v: i for i, v in enumerate(sorted({v for v in items if v is not None}))}
-    return np.array([-1 if v is None else known[v] for v in items], dtype=np.int64)
+    rank_of = {v: i for i, v in enumerate(sorted({v for v in items if v is not None}))}
+    return np.array([-1 if v is None else rank_of[v] for v in items], dtype=np.int64)

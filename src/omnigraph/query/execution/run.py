@@ -3,11 +3,11 @@
 1. match      the pattern: bound rows (`match`)
 2. rank       scores that the query asks for, over all rows that match
 3. group      aggregates or distinct rows become rows of their own (`aggregate`)
-4. having     keeps some of them
+4. having     filters them
 5. order      total: keys, then ids or columns; offset and limit cut (`order`)
-6. columns    the values of the rows that are left, and only of these
+6. columns    the values of the remaining rows only
 
-Nothing is written; whatever stops a query leaves nothing behind.
+Nothing is written; a query that is stopped leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from omnigraph.language.query.params import bind_params
 from omnigraph.language.query.terms import Bm25, Expression, Fused, Nearest, Object, Output, Property, Variable
 from omnigraph.query.execution import sorting
 from omnigraph.query.execution.aggregate import Groups, key_numbers
-from omnigraph.query.execution.evaluate import Evaluator, Rows
+from omnigraph.query.execution.evaluate import BoundRows, Evaluator
 from omnigraph.query.execution.frame import UNIT, Frame, groups_of
 from omnigraph.query.execution.match import Matcher
 from omnigraph.query.execution.order import KeyOf, best_scores, directed, ordered
@@ -37,14 +37,14 @@ from omnigraph.query.execution.project import result_schema, values_of
 from omnigraph.query.execution.ranking import ranked, ranked_parts
 from omnigraph.query.execution.values import taken, truth
 from omnigraph.query.limits import Options, Watch, enough_memory
-from omnigraph.query.plan.analysis import Analysis, Wanted, aggregates_of
+from omnigraph.query.plan.analysis import Analysis, Needs, aggregates_of
 from omnigraph.query.result import Result
 from omnigraph.query.search import Searcher
 from omnigraph.query.tables.cache import Cache
 from omnigraph.query.tables.source import Source
 
 EAGER_ROWS = 65_536
-"""Results of so many rows are made at once; larger ones when they are asked for."""
+"""Results of up to this many rows are built at once; larger ones when they are read."""
 Ranked = dict[Expression, pa.Array]
 
 
@@ -57,7 +57,7 @@ def run_query(
     cache: Cache | None = None,
     analysis: Analysis | None = None,
 ) -> Result:
-    """The answer to a read query. QueryTimeout and ResourceLimit where it would go beyond the options."""
+    """Run a read query. Raises QueryTimeout and ResourceLimit where it exceeds the options."""
     body = checked.body
     if not isinstance(body, Read):
         raise UsageError(detail=f"{checked.name} writes; `mutate` runs it, `query` only reads.")
@@ -67,15 +67,15 @@ def run_query(
     analysis = analysis if analysis is not None else Analysis(body)
     reading = _Reading(source, body, bind_params(checked, params), analysis)
     with enough_memory(checked.name), watch.running():
-        made = reading.rows()
-    watch.answer(made.count)
-    schema = analysis.kept.get("schema")
+        answer = reading.rows()
+    watch.answer(answer.count)
+    schema = analysis.memo.get("schema")
     if schema is None:
-        schema = analysis.kept["schema"] = result_schema(source, body.columns)
+        schema = analysis.memo["schema"] = result_schema(source, body.columns)
 
     def batch(start: int, stop: int) -> pa.RecordBatch:
         with enough_memory(checked.name), watch.running():
-            arrays = made.values(start, stop)
+            arrays = answer.values(start, stop)
             watch.memory(sum(a.nbytes for a in arrays))
             return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -83,14 +83,14 @@ def run_query(
     result = Result(
         checked.name,
         schema,
-        made.count,
+        answer.count,
         batch,
         branch=snapshot.branch,
         commit=snapshot.commit,
         steps=steps,
         seconds=0.0,
     )
-    if made.count <= EAGER_ROWS:
+    if answer.count <= EAGER_ROWS:
         with watch.step("columns", [c.value for c in body.columns]) as step:
             step.rows = result.to_arrow().num_rows
     watch.tick()
@@ -101,15 +101,15 @@ def run_query(
 
 def bound_rows(
     source: Source, checked: CheckedQuery, pattern: Any, params: Mapping[str, Any], *, now: datetime | None = None
-) -> Rows:
-    """The rows of a pattern, every variable bound: what a statement that writes them works on.
+) -> BoundRows:
+    """The rows of a pattern, with every variable bound, for a statement that writes them.
 
-    `params` are bound already. `source` may see rows that no commit holds yet. `Rows.column` gives the values of the
-    statement's expressions, `Rows.frame` the entities.
+    `params` are bound already. `source` may include uncommitted rows. `BoundRows.column` gives the values of the
+    statement's expressions, `BoundRows.frame` the entities.
     """
     evaluator = _evaluator(source, params, now)
     matcher = Matcher(source, evaluator, Analysis(checked.body))
-    frame = matcher.run(pattern, Wanted(frozenset(v.slot for v in pattern.binds)), UNIT)
+    frame = matcher.run(pattern, Needs(frozenset(v.slot for v in pattern.binds)), UNIT)
     return evaluator.over(frame)
 
 
@@ -121,8 +121,8 @@ def _evaluator(source: Source, params: Mapping[str, Any], now: datetime | None =
 
 
 @dataclass(frozen=True, eq=False)
-class _Made:
-    """Rows of the answer in their order: `values(start, stop)` gives their columns."""
+class _AnswerRows:
+    """The rows of the answer in order: `values(start, stop)` gives their columns."""
 
     count: int
     values: Any
@@ -137,8 +137,8 @@ class _Reading:
         self.evaluator = _evaluator(source, params)
         self.matcher = Matcher(source, self.evaluator, analysis)
 
-    def rows(self) -> _Made:
-        frame = self.matcher.run(self.body.pattern, replace(self.analysis.wanted, rows_max=self._rows_max()))
+    def rows(self) -> _AnswerRows:
+        frame = self.matcher.run(self.body.pattern, replace(self.analysis.needs, rows_max=self._rows_max()))
         if self.body.aggregated:
             with self.watch.holding(frame.bytes):
                 outputs = self._aggregated(frame)
@@ -153,19 +153,19 @@ class _Reading:
         return self._from_outputs(outputs)
 
     def _rows_max(self) -> int | None:
-        """The most rows of the pattern that give no more rows than allowed; None where that is not known before."""
-        body, most = self.body, self.watch.options.max_rows
-        if most is None or body.aggregated or body.distinct or body.having is not None:
+        """The largest number of pattern rows that gives an allowed number of result rows; None if not known before."""
+        body, limit = self.body, self.watch.options.max_rows
+        if limit is None or body.aggregated or body.distinct or body.having is not None:
             return None
         start, end = self._cuts()
-        return None if end is not None and end - start <= most else start + most
+        return None if end is not None and end - start <= limit else start + limit
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Something about the query that is found when it first runs."""
-        kept = self.analysis.kept
-        if name not in kept:
-            kept[name] = make()
-        return kept[name]
+        """A property of the query, computed by its first run."""
+        memo = self.analysis.memo
+        if name not in memo:
+            memo[name] = make()
+        return memo[name]
 
     # ---- 2 rank
 
@@ -178,16 +178,16 @@ class _Reading:
             return {}
         with self.watch.step("rank", list(terms)) as step:
             best = self._best()
-            found: Ranked = {}
+            scores: Ranked = {}
             for t in terms:
                 assert isinstance(t, Nearest | Bm25 | Fused)
                 first = best if self.body.order and self.body.order[0].value == t else None
-                found[t] = self.evaluator.searcher.scores(t, frame, best=first)
+                scores[t] = self.evaluator.searcher.scores(t, frame, best=first)
             step.rows = frame.rows
-        return found
+        return scores
 
     def _best(self) -> int | None:
-        """How many rows the first key has to find, if that is all that its values are for."""
+        """The number of best rows that the first key has to return, if its values serve nothing else."""
         body = self.body
         if body.having is not None or body.distinct or not body.order or body.order[0].descending:
             return None
@@ -218,13 +218,13 @@ class _Reading:
                     self.watch.tick()
                     known[aggregate] = groups.value(aggregate, order)
             firsts = frame.take(groups.first) if keys else Frame(1)
-            self.grouped = Rows(self.evaluator, firsts, known)
+            self.grouped = BoundRows(self.evaluator, firsts, known)
             step.rows = groups.count
             return values_of(self.grouped, body.columns)
 
     def _distinct(self, frame: Frame, ranks: Ranked) -> list[pa.Array]:
         with self.watch.step("distinct", [c.value for c in self.body.columns]) as step:
-            rows = Rows(self.evaluator, frame, dict(ranks))
+            rows = BoundRows(self.evaluator, frame, dict(ranks))
             entities = self._once("identified", self._identified)
             if not entities:
                 rows.fetch([c.value for c in self.body.columns])
@@ -232,13 +232,13 @@ class _Reading:
             first, _ = groups_of(numbers, frame.rows)
             index = pa.array(first)
             known: dict[Expression, Any] = {e: a.take(index) for e, a in ranks.items()}
-            self.grouped = Rows(self.evaluator, frame.take(first), known)
+            self.grouped = BoundRows(self.evaluator, frame.take(first), known)
             step.rows = len(first)
             return values_of(self.grouped, self.body.columns)
 
     def _identified(self) -> list[int]:
-        """The variables that the columns are about, if each of them is told apart by a column: then equal rows are rows
-        of the same entities. Otherwise none.
+        """The slots of the columns' variables, if a column identifies each of them: then equal rows are rows of the
+        same entities. Otherwise none.
         """
         slots: dict[int, bool] = {}
         for column in self.body.columns:
@@ -252,30 +252,30 @@ class _Reading:
 
     # ---- 4 having, 5 order
 
-    def _from_outputs(self, outputs: list[pa.Array]) -> _Made:
-        """Rows that are columns already."""
+    def _from_outputs(self, outputs: list[pa.Array]) -> _AnswerRows:
+        """Order and cut rows whose columns are computed already."""
         body, rows = self.body, self.grouped
         rows.outputs = outputs
         held_bytes = rows.frame.bytes + sum(o.nbytes for o in outputs)
         with self.watch.holding(held_bytes + rows.rows * 16):
-            places = np.arange(rows.rows, dtype=np.int64)
+            positions = np.arange(rows.rows, dtype=np.int64)
             if body.having is not None:
-                places = np.flatnonzero(truth(rows.column(body.having), rows.rows))
+                positions = np.flatnonzero(truth(rows.column(body.having), rows.rows))
             start, first = self._cuts()
             with self.watch.step("order", body.order) as step:
                 keys = [cache(partial(self._key_ranks, k, rows, outputs)) for k in body.order]
                 for column, output in zip(body.columns, outputs, strict=True):
                     keys.append(cache(partial(self._column_ranks, column, output, rows)))
-                at = partial(map, lambda ranks: partial(_ranks_at, ranks, places), keys)
-                index = places[ordered(np.arange(len(places)), at, first=first)][start:]
+                keys_of_rows = partial(map, lambda ranks: partial(_ranks_at, ranks, positions), keys)
+                index = positions[ordered(np.arange(len(positions)), keys_of_rows, first=first)][start:]
                 step.rows = len(index)
             if rows.rows <= 1 and len(index) == rows.rows:
-                return _Made(len(index), lambda a, b: [o.slice(a, b - a) for o in outputs])
+                return _AnswerRows(len(index), lambda a, b: [o.slice(a, b - a) for o in outputs])
             keys.clear()
             rows_in_order = [taken(o, index) for o in outputs]
-        return _Made(len(index), lambda a, b: [o.slice(a, b - a) for o in rows_in_order])
+        return _AnswerRows(len(index), lambda a, b: [o.slice(a, b - a) for o in rows_in_order])
 
-    def _key_ranks(self, k: Key, rows: Rows, outputs: Sequence[pa.Array]) -> np.ndarray:
+    def _key_ranks(self, k: Key, rows: BoundRows, outputs: Sequence[pa.Array]) -> np.ndarray:
         value = k.value
         if isinstance(value, Output):
             column = self.body.columns[value.index]
@@ -285,16 +285,16 @@ class _Reading:
             ranks, is_rank = ranked(rows.column(value)), False
         return directed(ranks, descending=k.descending, nulls_last=is_rank)
 
-    def _column_ranks(self, column: Column, output: pa.Array, rows: Rows) -> np.ndarray:
+    def _column_ranks(self, column: Column, output: pa.Array, rows: BoundRows) -> np.ndarray:
         if isinstance(column.value, Object):
             return self.source.ranks(rows.frame.columns[column.value.variable.slot])
         return ranked(output)
 
-    def _plain(self, frame: Frame, ranks: Ranked) -> _Made:
+    def _plain(self, frame: Frame, ranks: Ranked) -> _AnswerRows:
         body = self.body
         if body.having is not None:
             self.watch.memory(frame.rows * 9)
-            keep = np.flatnonzero(self._having(Rows(self.evaluator, frame, dict(ranks)), body.having))
+            keep = np.flatnonzero(self._having(BoundRows(self.evaluator, frame, dict(ranks)), body.having))
             if len(keep) < frame.rows:
                 self.watch.memory(len(keep) * 8 * (1 + len(frame.columns) + len(ranks)))
                 frame, ranks = frame.take(keep), _taken(ranks, keep)
@@ -315,35 +315,35 @@ class _Reading:
 
         def values(a: int, b: int) -> list[pa.Array]:
             part = {e: r.slice(a, b - a) for e, r in ranks.items()}
-            return values_of(Rows(self.evaluator, frame.slice(a, b), part), body.columns)
+            return values_of(BoundRows(self.evaluator, frame.slice(a, b), part), body.columns)
 
-        return _Made(frame.rows, values)
+        return _AnswerRows(frame.rows, values)
 
-    def _having(self, rows: Rows, condition: Expression) -> np.ndarray:
+    def _having(self, rows: BoundRows, condition: Expression) -> np.ndarray:
         if rows.rows > sorting.PART_ROWS:
             return np.concatenate([self._having(part, condition) for part in rows.parts()])
         rows.outputs = values_of(rows, self.body.columns)
         return truth(rows.value(condition), rows.rows)
 
     def _candidates(self, frame: Frame, ranks: Ranked, first: int | None) -> np.ndarray:
-        """All rows; by a score and a limit only those that can be among the first."""
+        """All rows; with a score as first key and a limit only those that can be among the first."""
         key = self.body.order[0] if self.body.order else None
         if first is None or key is None or key.value not in ranks:
             return np.arange(frame.rows, dtype=np.int64)
         return best_scores(ranks[key.value], first, descending=key.descending)
 
-    def _row_key(self, k: Key, frame: Frame, ranks: Ranked, at: np.ndarray) -> np.ndarray:
-        whole = len(at) == frame.rows
-        part = frame if whole else frame.take(at)
-        rows = Rows(self.evaluator, part, dict(ranks if whole else _taken(ranks, at)))
+    def _row_key(self, k: Key, frame: Frame, ranks: Ranked, positions: np.ndarray) -> np.ndarray:
+        is_all = len(positions) == frame.rows
+        part = frame if is_all else frame.take(positions)
+        rows = BoundRows(self.evaluator, part, dict(ranks if is_all else _taken(ranks, positions)))
         self.watch.tick()
         if isinstance(k.value, Object):
-            found = self.source.ranks(part.columns[k.value.variable.slot], among_rows=frame.rows)
+            key_ranks = self.source.ranks(part.columns[k.value.variable.slot], among_rows=frame.rows)
         else:
-            found = key_numbers(rows, k.value)
+            key_ranks = key_numbers(rows, k.value)
         self.watch.tick()
         is_rank = isinstance(k.value, Nearest | Bm25 | Fused)
-        return directed(found, descending=k.descending, nulls_last=is_rank)
+        return directed(key_ranks, descending=k.descending, nulls_last=is_rank)
 
     def _ties(self, frame: Frame, variables: Sequence[Variable]) -> Iterator[KeyOf]:
         for variable in variables:
@@ -352,12 +352,12 @@ class _Reading:
             else:
                 yield partial(self._id_ranks, frame.columns[variable.slot])
 
-    def _id_ranks(self, codes: np.ndarray, at: np.ndarray) -> np.ndarray:
+    def _id_ranks(self, codes: np.ndarray, positions: np.ndarray) -> np.ndarray:
         self.watch.tick()
-        return self.source.ranks(codes if len(at) == len(codes) else codes[at], among_rows=len(codes))
+        return self.source.ranks(codes if len(positions) == len(codes) else codes[positions], among_rows=len(codes))
 
-    def _path_ranks(self, frame: Frame, variable: Variable, at: np.ndarray) -> np.ndarray:
-        rows = Rows(self.evaluator, frame.take(at))
+    def _path_ranks(self, frame: Frame, variable: Variable, positions: np.ndarray) -> np.ndarray:
+        rows = BoundRows(self.evaluator, frame.take(positions))
         if rows.rows > sorting.PART_ROWS:
             return ranked_parts(part.path_nodes(variable.slot) for part in rows.parts())
         return ranked(rows.path_nodes(variable.slot))
@@ -369,12 +369,12 @@ class _Reading:
         return start, None if limit is None else start + limit
 
 
-def _ranks_at(make: Callable[[], np.ndarray], places: np.ndarray, at: np.ndarray) -> np.ndarray:
-    return np.asarray(make()[places[at]])
+def _ranks_at(make: Callable[[], np.ndarray], all_positions: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    return np.asarray(make()[all_positions[positions]])
 
 
 def _outermost_ranks(e: object) -> Iterator[Expression]:
-    """Scores in an expression; those that a fused one is made of are its own affair."""
+    """Scores in an expression, without those inside a fused one."""
     if isinstance(e, Nearest | Bm25 | Fused):
         yield e
         return
@@ -386,5 +386,5 @@ def _outermost_ranks(e: object) -> Iterator[Expression]:
 
 
 def _taken(ranks: Ranked, index: np.ndarray) -> Ranked:
-    at = pa.array(index)
-    return {e: a.take(at) for e, a in ranks.items()}
+    indices = pa.array(index)
+    return {e: a.take(indices) for e, a in ranks.items()}

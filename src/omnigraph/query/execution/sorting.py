@@ -1,13 +1,13 @@
-"""Sorting of many whole numbers in parts, so that a query can be stopped in the middle of a sort.
+"""Sorting of large integer arrays in parts, so that a query can be stopped in the middle of a sort.
 
-A sort of numpy is one call, of a second for ten million rows. Above `PART_ROWS` rows it becomes a sample sort:
+A numpy sort is one call, which takes a second for ten million rows. Above `PART_ROWS` rows a sample sort is used:
 
 1. splitters   quantiles of a random sample cut the range of the values
 2. partition   part by part of the rows, each row goes to the bucket between two splitters, or to that of the values
                that equal a splitter; rows of a bucket stay in their order
 3. sort        bucket by bucket; one of equal values is sorted already, so frequent values make no large bucket
 
-The outcome is that of a stable sort of the whole, whatever the sample. `checkpoint` is called between all parts.
+The result is that of a stable sort of the whole, whatever the sample. `checkpoint` is called between all parts.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import numpy as np
 from omnigraph.query.limits import checkpoint, reserve
 
 PART_ROWS = 500_000
-"""What is sorted, ranked or evaluated between two looks at the limits."""
+"""Rows that are sorted, ranked or evaluated between two checks of the limits."""
 SAMPLES_PER_SPLITTER = 32
 SPLITTERS_MAX = 8192
 
 
 def parts(rows: int) -> Iterator[slice]:
-    """All rows, `PART_ROWS` at a time, with a look at the clock before each part."""
+    """All rows, `PART_ROWS` at a time, with a checkpoint before each part."""
     for start in range(0, rows, PART_ROWS):
         checkpoint()
         yield slice(start, min(start + PART_ROWS, rows))
 
 
 def concatenated(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The arrays, at least one, as one, with a look at the clock before each."""
+    """The concatenation of at least one array, with a checkpoint before each."""
     whole = np.empty((sum(len(a) for a in arrays), *arrays[0].shape[1:]), dtype=arrays[0].dtype)
     start = 0
     for array in arrays:
@@ -44,7 +44,7 @@ def concatenated(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def argsort(values: np.ndarray) -> np.ndarray:
-    """The places of the values in ascending order; places of equal values in their own order."""
+    """The positions of the values in ascending order; a stable sort."""
     if len(values) <= PART_ROWS:
         return np.argsort(values, kind="stable")
     if is_ascending(values):
@@ -52,8 +52,8 @@ def argsort(values: np.ndarray) -> np.ndarray:
     order, buckets = _partition(values)
     for bucket in buckets:
         checkpoint()
-        places = order[bucket]
-        order[bucket] = places[np.argsort(values[places], kind="stable")]
+        positions = order[bucket]
+        order[bucket] = positions[np.argsort(values[positions], kind="stable")]
     return order
 
 
@@ -72,7 +72,7 @@ def sort(values: np.ndarray) -> np.ndarray:
 
 
 def argsort_pairs(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
-    """As `np.lexsort((minor, major))`: by the one, then by the other, then by place."""
+    """As `np.lexsort((minor, major))`: by `major`, then by `minor`, then by position."""
     if len(major) <= PART_ROWS:
         return np.lexsort((minor, major))
     low, size = int(minor.min()), int(minor.max()) - int(minor.min()) + 1
@@ -89,14 +89,14 @@ def argsort_pairs(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
 
 
 def is_ascending(values: np.ndarray) -> bool:
-    """A part at a time: most sequences that are not in order show it in the first."""
+    """Checked part by part: most sequences that are not in order fail in the first part."""
     return all(bool((values[p][1:] >= values[p][:-1]).all()) for p in parts(len(values))) and bool(
         (values[PART_ROWS::PART_ROWS] >= values[PART_ROWS - 1 : -1 : PART_ROWS]).all()
     )
 
 
 def _partition(values: np.ndarray) -> tuple[np.ndarray, list[slice]]:
-    """(places by bucket, the buckets that have to be sorted). Buckets are in order of their values."""
+    """(positions by bucket, the buckets that have to be sorted). Buckets are in order of their values."""
     rows = len(values)
     reserve(rows * 18)
     splitters = _splitters(values)
@@ -105,21 +105,21 @@ def _partition(values: np.ndarray) -> tuple[np.ndarray, list[slice]]:
     sizes = []
     for part in parts(rows):
         # Even numbers lie between two splitters, odd ones equal a splitter.
-        left = np.searchsorted(splitters, values[part], side="left")
-        bucket_of[part] = left + np.searchsorted(splitters, values[part], side="right")
+        below = np.searchsorted(splitters, values[part], side="left")
+        bucket_of[part] = below + np.searchsorted(splitters, values[part], side="right")
         sizes.append(np.bincount(bucket_of[part], minlength=count))
     bounds = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.sum(sizes, axis=0), out=bounds[1:])
     order = np.empty(rows, dtype=np.int64)
-    free = bounds[:-1].copy()
+    next_free = bounds[:-1].copy()
     for part, size in zip(parts(rows), sizes, strict=True):
-        places = np.argsort(bucket_of[part], kind="stable") + part.start
+        positions = np.argsort(bucket_of[part], kind="stable") + part.start
         start = 0
         for bucket in np.flatnonzero(size).tolist():
             stop = start + int(size[bucket])
-            order[free[bucket] : free[bucket] + stop - start] = places[start:stop]
+            order[next_free[bucket] : next_free[bucket] + stop - start] = positions[start:stop]
             start = stop
-        free += size
+        next_free += size
     between = [slice(a, b) for i, (a, b) in enumerate(itertools.pairwise(bounds.tolist())) if i % 2 == 0 and b - a > 1]
     return order, between
 

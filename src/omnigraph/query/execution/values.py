@@ -1,4 +1,4 @@
-"""Values of expressions as Arrow: which Arrow type stands for which type of the language, and constants made of it.
+"""Values of expressions as Arrow: the Arrow type of each type of the language, and constants of it.
 
 | kind                   | Arrow                                         |
 |------------------------|-----------------------------------------------|
@@ -25,7 +25,7 @@ from omnigraph.query.limits import reserve
 from omnigraph.storage.lance.columns import arrow_type
 
 Values: TypeAlias = Any
-"""A pa.Array with one value per row, or a pa.Scalar, one for all of them."""
+"""A pa.Array with one value per row, or a pa.Scalar for all rows."""
 DAY_MS = 86_400_000
 # Years 1 to 9999, in which all dates of the language lie.
 DATE_LOW, DATE_HIGH = (
@@ -66,18 +66,18 @@ def spread(values: Values, rows: int) -> pa.Array:
 
 
 def concatenated(arrays: Iterable[pa.Array]) -> pa.Array:
-    """The arrays as one; their size is looked at as they come."""
-    kept: list[pa.Array] = []
+    """The concatenated arrays; their size is checked as they arrive."""
+    parts: list[pa.Array] = []
     held_bytes = 0
     for array in arrays:
-        kept.append(array)
+        parts.append(array)
         held_bytes += array.nbytes
         reserve(2 * held_bytes)
-    return pa.concat_arrays(kept)
+    return pa.concat_arrays(parts)
 
 
 def taken(values: pa.Array, index: np.ndarray) -> pa.Array:
-    """The values at these places; many of them part by part."""
+    """The values at these positions; many of them part by part."""
     if len(index) <= sorting.PART_ROWS:
         return values.take(pa.array(index))
     return concatenated(values.take(pa.array(index[part])) for part in sorting.parts(len(index)))
@@ -88,6 +88,6 @@ def is_time(value: object) -> bool:
 
 
 def truth(values: Values, rows: int) -> np.ndarray:
-    """Where a condition holds; unknown counts as false."""
-    found = spread(values, rows)
-    return np.asarray(found.fill_null(False)) if rows else np.empty(0, dtype=bool)
+    """A mask of the rows where a condition is true; null counts as false."""
+    array = spread(values, rows)
+    return np.asarray(array.fill_null(False)) if rows else np.empty(0, dtype=bool)

@@ -1,4 +1,4 @@
-"""What a mutation did: its commit, how many rows of which type it changed, and the rows that it returns."""
+"""The result of a mutation: its commit, the number of rows changed per type, and the rows that it returns."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from omnigraph.query.result import Result
 
 @dataclass(frozen=True, eq=False)
 class MutationResult:
-    """`commit` is None if nothing changed. Counts are of rows that the commit changes, by table key.
+    """`commit` is None if nothing changed. Counts are of rows changed by the commit, by table key.
 
-    `graph_commit_id` is the state that the call left or found: the commit, or without one the head that it ran on.
-    `ids` are those of rows that inserts and merges gave, by type, in their order. `repeated`: this operation id had
-    been done before; then nothing was run, and no rows are returned.
+    `graph_commit_id` is the commit, or without one the head that the mutation ran on. `ids` are those of rows that
+    inserts and merges wrote, by type, in their order. `repeated`: an operation with this id was committed before; then
+    nothing ran, and no rows are returned.
     """
 
     name: str
@@ -100,11 +100,11 @@ class MutationResult:
         if self.commit is None:
             return f"{self.name} changed nothing on {self.branch}"
         parts = ((self.inserted, "inserted"), (self.updated, "updated"), (self.deleted, "deleted"))
-        done = ", ".join(f"{sum(counts.values()):,} {word}" for counts, word in parts if counts)
-        return f"{done} on {self.branch}, commit {self.commit.id}"
+        changed = ", ".join(f"{sum(counts.values()):,} {word}" for counts, word in parts if counts)
+        return f"{changed} on {self.branch}, commit {self.commit.id}"
 
     def to_json(self) -> dict[str, Any]:
-        """Without the rows, whose form is the caller's."""
+        """Without the returned rows, which the caller formats."""
         return {
             "query_name": self.name,
             "branch": self.branch,

@@ -1,14 +1,14 @@
 """Mutations: the statements of a query that writes, in order, as one commit or none.
 
-1. check     the query against the schema of the state that is met, bind its parameters
-2. run       each statement on the state that those before it left, as pending rows (`mutate_statements`)
-3. validate  the final image of what changes, by the rules of all writes
-4. apply     one piece of work per table; the door does the rest
+1. check     the query against the schema of the view, bind its parameters
+2. run       each statement on the state after the previous ones, as pending rows (`statements`)
+3. validate  the final rows of all changes, by the rules of all writes
+4. apply     one piece of prepared work per table; the committer publishes it
 
-All of it is a function of one view. When another writer was quicker the statements are run again on the newer state, so
-`set { n: n + 1 }` never loses a count, and conditions hold on the very state that is changed. The moment `now()` and
-the ids of new rows stay the same. A query that ends where it began makes no commit. Whatever fails, in whichever
-statement, leaves nothing but files that nobody refers to.
+All steps are a function of one view. If another writer commits first, the statements run again on the newer state, so
+`set { n: n + 1 }` never loses an update, and conditions hold on the state that is changed. The time `now()` and the ids
+of new rows stay the same. A query without a net change makes no commit. A failure in any statement leaves nothing but
+unreferenced files.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run_mutation(
     cache: Cache | None = None,
     options: Options | None = None,
 ) -> MutationResult:
-    """Run a query that writes. It is acknowledged exactly once, or refused with a typed error and no effect."""
+    """Run a query that writes. It commits exactly once, or raises a typed error and has no effect."""
     view = committer.view(request.branch)
     checked = check(view)
     statements_of(checked)
@@ -88,7 +88,7 @@ class Mutation:
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
     kind: str = "mutate"
     _ulids: dict[int, Ulids] = field(default_factory=lambda: defaultdict(Ulids.fresh), repr=False)
-    """By statement: a row that is made again on a newer state keeps its id."""
+    """By statement: a row that is prepared again on a newer state keeps its id."""
 
     def scope(self, view: View) -> frozenset[str]:
         return frozenset(e.id for e in self.check(view).writes)
@@ -99,28 +99,28 @@ class Mutation:
         watch = Watch(checked.name, self.options)
         state = State(view, checked, bind_params(checked, self.params), now=self.now, cache=self.cache, watch=watch)
         last = max((i for i, s in enumerate(statements) if s.returning), default=None)
-        given: dict[str, list[str]] = {}
+        inserted_ids: dict[str, list[str]] = {}
         returned: pa.Table | None = None
         for i, s in enumerate(statements):
             with enough_memory(checked.name):
-                done = run_statement(state, s, ulids=self._ulids[i], returning=i == last)
-            if len(done.given):
-                given.setdefault(s.target.name, []).extend(done.given.to_pylist())
-            if done.returned is not None:
-                returned = done.returned
-        return self._prepared(view, checked, state, given, returned)
+                result = run_statement(state, s, ulids=self._ulids[i], returning=i == last)
+            if len(result.inserted_ids):
+                inserted_ids.setdefault(s.target.name, []).extend(result.inserted_ids.to_pylist())
+            if result.returned is not None:
+                returned = result.returned
+        return self._prepared(view, checked, state, inserted_ids, returned)
 
     def _prepared(
         self,
         view: View,
         checked: CheckedQuery,
         state: State,
-        given: dict[str, list[str]],
+        inserted_ids: dict[str, list[str]],
         returned: pa.Table | None,
     ) -> Prepared:
         deltas = state.deltas
         if len(statements_of(checked)) > 1:
-            # What one statement changed another may have changed back.
+            # A later statement may have reverted a change of an earlier one.
             deltas = {name: changes.without_unchanged(d, view) for name, d in deltas.items()}
         deltas = {name: d for name, d in deltas.items() if not d.is_empty}
         refuse_if_any(validate(view.schema, deltas, view))
@@ -130,22 +130,22 @@ class Mutation:
             view=view,
             tables=applied.tables,
             reads=consulted(view, deltas) | {e.id for e in (*checked.reads, *checked.writes)},
-            summary={**counts, "query": checked.name, **_generated(view, given)},
-            result={"ids": given, "returned": returned, "base": view.head.commit},
+            summary={**counts, "query": checked.name, **_generated(view, inserted_ids)},
+            result={"ids": inserted_ids, "returned": returned, "base": view.head.commit},
         )
 
 
-def _generated(view: View, given: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Ids that are no function of the rows, if they are few: whoever repeats the operation shall learn them."""
-    ids = {name: found for name, found in given.items() if not view.type(name).key_properties}
+def _generated(view: View, inserted_ids: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Generated ids, if they are few: recorded so that a repeated operation can return them."""
+    ids = {name: type_ids for name, type_ids in inserted_ids.items() if not view.type(name).key_properties}
     return {"ids": ids} if 0 < sum(map(len, ids.values())) <= KEPT_IDS_MAX else {}
 
 
-# ---- how long it takes -----------------------------------------------------------------------------------------------
+# ---- duration --------------------------------------------------------------------------------------------------------
 
 
 def is_quick(checked: CheckedQuery, view: View) -> bool:
-    """Whether the statements find their rows by id or key, so that running them takes milliseconds."""
+    """Whether the statements select rows by id or key, so that running them takes milliseconds."""
     return all(_is_quick(s, view.type(s.target.name)) for s in statements_of(checked))
 
 
@@ -155,11 +155,11 @@ def _is_quick(s: Statement, t: EntityType) -> bool:
     if isinstance(s, Merge):
         return True
     assert isinstance(s, Update | Delete)
-    return _finds_few(s.where, {"id", "src", "dst", *(t.key_properties if len(t.key_properties) == 1 else ())})
+    return _selects_few(s.where, {"id", "src", "dst", *(t.key_properties if len(t.key_properties) == 1 else ())})
 
 
-def _finds_few(e: Expression, names: set[str]) -> bool:
+def _selects_few(e: Expression, names: set[str]) -> bool:
     if isinstance(e, And):
-        return any(_finds_few(o, names) for o in e.operands)
+        return any(_selects_few(o, names) for o in e.operands)
     sides = (e.left, e.right) if isinstance(e, Compare) and e.operator == "=" else ()
     return any(isinstance(side, Property) and side.name in names for side in sides)

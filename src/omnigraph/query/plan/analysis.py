@@ -1,6 +1,6 @@
-"""What is known of a checked query before it runs, whatever its parameters: found once, kept with the query.
+"""Facts about a checked query that do not depend on its parameters: computed once, cached with the query.
 
-Clauses are known by their identity: an analysis lives as long as the query that it is about.
+Clauses are looked up by object identity: an analysis lives as long as its query.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from omnigraph.language.query.terms import (
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is done with the rows of a pattern: which variables are used, and whether equal rows count as one."""
+class Needs:
+    """What the caller of a pattern uses of its rows: which variables, and whether equal rows count once."""
 
     slots: frozenset[int]
     distinct: bool = False
     rows_max: int | None = None
-    """More rows than this are more rows of the answer than the query may give."""
+    """If the pattern has more rows than this, the answer exceeds `max_rows`."""
 
 
 @dataclass(frozen=True)
 class Used:
-    """The variables of a clause. `only` is the one that a condition is about, if it is one."""
+    """The variables of a clause. `only` is the variable of a condition that uses exactly one."""
 
     slots: frozenset[int]
     only: Variable | None = None
@@ -46,30 +46,30 @@ class Analysis:
     body: object
     _used: dict[int, Used] = field(default_factory=dict, repr=False)
     _columns: dict[int, set[str]] | None = None
-    _wanted: Wanted | None = None
-    kept: dict[str, Any] = field(default_factory=dict, repr=False)
-    """What else is made once: by name."""
+    _needs: Needs | None = None
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Other values computed once, by name."""
 
     def used(self, clause: Clause) -> Used:
-        found = self._used.get(id(clause))
-        if found is None:
-            found = self._used[id(clause)] = _used(clause)
-        return found
+        used = self._used.get(id(clause))
+        if used is None:
+            used = self._used[id(clause)] = _used(clause)
+        return used
 
     @property
     def columns(self) -> dict[int, set[str]]:
-        """Of every variable the columns that the query looks at."""
+        """The columns that the query reads, by slot of their variable."""
         if self._columns is None:
             self._columns = _columns(self.body)
         return self._columns
 
     @property
-    def wanted(self) -> Wanted:
-        """What a read does with its rows."""
-        if self._wanted is None:
+    def needs(self) -> Needs:
+        """What a read uses of the rows of its pattern."""
+        if self._needs is None:
             assert isinstance(self.body, Read)
-            self._wanted = _wanted(self.body)
-        return self._wanted
+            self._needs = _needs(self.body)
+        return self._needs
 
 
 def _used(clause: Clause) -> Used:
@@ -84,12 +84,12 @@ def _used(clause: Clause) -> Used:
 
 
 def ends_of(clause: Clause) -> frozenset[int]:
-    """The two ends of a traversal; of another clause nothing."""
+    """The slots of both ends of a traversal; empty for another clause."""
     return frozenset((clause.source.slot, clause.target.slot)) if isinstance(clause, Expand) else frozenset()
 
 
 def unbound_optionals(waiting: Sequence[Clause]) -> frozenset[int]:
-    """What optional blocks that have not run yet will bind. A traversal from there waits for its block."""
+    """The slots that waiting optional blocks will bind. A traversal from one of them waits for its block."""
     return frozenset(v.slot for c in waiting if isinstance(c, Maybe) for v in c.pattern.binds)
 
 
@@ -98,19 +98,19 @@ def outer_of(pattern: Pattern) -> frozenset[int]:
 
 
 def _columns(body: object) -> dict[int, set[str]]:
-    found: dict[int, set[str]] = {}
+    columns: dict[int, set[str]] = {}
     for term in walk(body):
         if isinstance(term, Property) and term.type.kind not in ("Vector", "Blob"):
-            found.setdefault(term.variable.slot, set()).add(term.name)
+            columns.setdefault(term.variable.slot, set()).add(term.name)
         elif isinstance(term, Object):
-            found.setdefault(term.variable.slot, set()).update(("id", *term.properties))
+            columns.setdefault(term.variable.slot, set()).update(("id", *term.properties))
     for variable in body.ties if isinstance(body, Read) else ():
         if variable.kind != "path":
-            found.setdefault(variable.slot, set()).add("id")
-    return found
+            columns.setdefault(variable.slot, set()).add("id")
+    return columns
 
 
-def _wanted(body: Read) -> Wanted:
+def _needs(body: Read) -> Needs:
     used: tuple[object, ...] = (body.columns, body.having, body.order)
     slots = {v.slot for v in walk(used) if isinstance(v, Variable)} | {v.slot for v in body.ties}
     distinct = body.distinct and not body.aggregated
@@ -119,7 +119,7 @@ def _wanted(body: Read) -> Wanted:
         distinct = all(t.distinct or t.name in ("min", "max") for t in aggregates)
         if any(t.name == "collect" and not t.distinct for t in aggregates):
             slots |= {v.slot for v in body.pattern.binds}
-    return Wanted(frozenset(slots), distinct)
+    return Needs(frozenset(slots), distinct)
 
 
 def aggregates_of(expressions: tuple[Expression, ...]) -> list[Aggregate]:

@@ -1,7 +1,7 @@
-"""Conditions as filters of Lance: only where the filter means exactly the condition, nulls included.
+"""Conditions as Lance filters: only where the filter is equivalent to the condition, nulls included.
 
-None means: it is not for Lance, evaluate it here. A value that has no exact literal is not for Lance, and neither is
-`matches`, whose regular expressions are others there.
+None means that the condition is evaluated by this process. That is so for a value without an exact literal and for
+`matches`, whose regular expressions differ in Lance.
 """
 
 from __future__ import annotations
@@ -67,20 +67,22 @@ class Pusher:
         return None
 
     def ids(self, e: Expression, t: EntityType) -> Sequence[str] | None:
-        """The ids that a condition asks for, if that is what it does: by `id`, or by a key that is one text."""
+        """The ids that a condition selects, if it compares `id` or a key of one text property with constants; else
+        None.
+        """
         if isinstance(e, Compare) and e.operator == "=":
             column, other = (e.left, e.right) if isinstance(e.left, Property) else (e.right, e.left)
-            known, value = self._value(other)
-            found: Sequence[Any] | None = [value] if known else None
+            is_constant, value = self._value(other)
+            values: Sequence[Any] | None = [value] if is_constant else None
         elif isinstance(e, In):
-            column, found = e.needle, self._items(e.items)
+            column, values = e.needle, self._items(e.items)
         else:
             return None
-        if found is None or not self._is_column(column) or not all(isinstance(v, str) for v in found):
+        if values is None or not self._is_column(column) or not all(isinstance(v, str) for v in values):
             return None
         assert isinstance(column, Property)
         is_key = t.key_properties == (column.name,) and column.type.kind == "String"
-        return found if is_key or column.name == "id" else None
+        return values if is_key or column.name == "id" else None
 
     def _is_column(self, e: Expression, *, any_kind: bool = False) -> bool:
         if not isinstance(e, Property) or e.variable.slot != self.variable.slot or e.name.startswith("@"):
@@ -100,8 +102,8 @@ class Pusher:
         column, other, op = e.left, e.right, e.operator
         if not self._is_column(column):
             column, other, op = e.right, e.left, FLIPPED[e.operator]
-        known, value = self._value(other)
-        if not self._is_column(column) or not known or value is None:
+        is_constant, value = self._value(other)
+        if not self._is_column(column) or not is_constant or value is None:
             return None
         assert isinstance(column, Property)
         return self._against(column, op, value)
@@ -109,12 +111,12 @@ class Pusher:
     def _against(self, column: Property, op: str, value: Any) -> str | None:
         kind = column.type.kind
         if column.type.is_number:
-            same = exact(kind, op, value)
-            if isinstance(same, bool):
+            converted = exact(kind, op, value)
+            if isinstance(converted, bool):
                 return None
-            op, value = same
-        found = literal(kind, value)
-        return None if found is None else f"({name_of(column.name)} {_SQL[op]} {found})"
+            op, value = converted
+        literal_sql = literal(kind, value)
+        return None if literal_sql is None else f"({name_of(column.name)} {_SQL[op]} {literal_sql})"
 
     def _in(self, e: In) -> str | None:
         if not self._is_column(e.needle):
@@ -127,48 +129,48 @@ class Pusher:
         for item in items:
             value = item
             if e.needle.type.is_number:
-                same = exact(e.needle.type.kind, "=", item)
-                if isinstance(same, bool):
+                converted = exact(e.needle.type.kind, "=", item)
+                if isinstance(converted, bool):
                     continue
-                value = same.value
-            found = literal(e.needle.type.kind, value)
-            if found is None:
+                value = converted.value
+            literal_sql = literal(e.needle.type.kind, value)
+            if literal_sql is None:
                 return None
-            literals.append(found)
+            literals.append(literal_sql)
         return f"({name_of(e.needle.name)} IN ({', '.join(literals)}))" if literals else None
 
     def _items(self, e: Expression) -> Sequence[Any] | None:
         if isinstance(e, ListOf):
-            known = [self._value(i) for i in e.items]
-            return [v for _, v in known] if all(k for k, _ in known) else None
-        known_list, value = self._value(e)
-        return value if known_list and value is not None else None
+            values = [self._value(i) for i in e.items]
+            return [v for _, v in values] if all(k for k, _ in values) else None
+        is_constant, value = self._value(e)
+        return value if is_constant and value is not None else None
 
     def _has_item(self, e: In) -> str | None:
-        """`column contains value`, which an index of lists answers."""
-        known, value = self._value(e.needle)
+        """`value in column` for a list column, which a label-list index answers."""
+        is_constant, value = self._value(e.needle)
         items = e.items
-        if not known or not isinstance(value, str) or not isinstance(items, Property):
+        if not is_constant or not isinstance(value, str) or not isinstance(items, Property):
             return None
         if items.variable.slot != self.variable.slot or items.type.item not in ("String", "Enum"):
             return None
         return f"array_has({name_of(items.name)}, {quote(value)})"
 
     def _match(self, e: Match) -> str | None:
-        known, value = self._value(e.pattern)
-        if e.operator not in _TEXT or not self._is_column(e.text) or not known or not isinstance(value, str):
+        is_constant, value = self._value(e.pattern)
+        if e.operator not in _TEXT or not self._is_column(e.text) or not is_constant or not isinstance(value, str):
             return None
         assert isinstance(e.text, Property)
         return f"{_TEXT[e.operator]}({name_of(e.text.name)}, {quote(value)})"
 
 
 def selectivity(e: Expression) -> float:
-    """The share of rows that a condition is guessed to leave."""
+    """The estimated share of rows that satisfy a condition."""
     if isinstance(e, And):
-        found = 1.0
+        share = 1.0
         for operand in e.operands:
-            found *= selectivity(operand)
-        return found
+            share *= selectivity(operand)
+        return share
     if isinstance(e, Or):
         return min(1.0, sum(selectivity(o) for o in e.operands))
     if isinstance(e, Not):

@@ -37,7 +37,7 @@ def show_clauses(clauses: Sequence[Clause]) -> str:
 
 
 def show_about(about: object) -> str:
-    """Whatever a step says that it is about."""
+    """The subject of an executed step as text."""
     if isinstance(about, str):
         return about
     if isinstance(about, tuple | list):
@@ -75,8 +75,8 @@ def _expand(e: Expand) -> str:
 
 def show(e: Expression) -> str:
     if isinstance(e, Constant):
-        plain = isinstance(e.value, str | int | float | bool | type(None))
-        return show_literal(e.value) if plain else str(e.value)  # type: ignore[arg-type]
+        is_plain = isinstance(e.value, str | int | float | bool | type(None))
+        return show_literal(e.value) if is_plain else str(e.value)  # type: ignore[arg-type]
     if isinstance(e, Parameter):
         return f"${e.name}"
     if isinstance(e, Property):

@@ -1,4 +1,4 @@
-"""Search: full text, vectors, and both together. Indices make it faster and never change what it finds."""
+"""Search: full text, vectors, and both combined. Indices make it faster and never change its results."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Scores of full text: Okapi BM25, computed from what the rows hold and nothing else.
+"""Scores of full text: Okapi BM25, computed from the rows only.
 
     score = sum over the words of the query that occur: idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / 100))
     idf   = ln(1 + (N - df + 0.5) / (df + 0.5))
 
-N are the rows of the table and df those that have the word, whatever conditions the query has. Words are the same if
-Lance's analyser says so. Lengths are compared with a text of 100 words: so the score of a row hangs on its own text and
-on how rare the words are, not on how an index is cut into segments, and reading one row is enough to score it.
+N is the number of rows of the table and df the number of rows with the word, whatever conditions the query has. Lance's
+analyser decides which words are the same. Lengths are relative to a text of 100 words: so the score of a row depends on
+its own text and on the frequency of the words, not on the segments of an index, and reading one row is enough to score
+it.
 """
 
 from __future__ import annotations
@@ -34,33 +35,33 @@ def bm25(table: Table, column: str, query: str, numbers: np.ndarray) -> pa.Array
     terms = _terms(query)
     if terms and len(numbers):
         hits = [_rows(table, column, term) for term in terms]
-        some = np.zeros(len(numbers), dtype=bool)
+        has_term = np.zeros(len(numbers), dtype=bool)
         inside = [member(numbers, h) for h in hits]
         for mask in inside:
-            some |= mask
-        places = np.flatnonzero(some)
-        for start in range(0, len(places), texts_of.TEXTS_MAX):
+            has_term |= mask
+        positions = np.flatnonzero(has_term)
+        for start in range(0, len(positions), texts_of.TEXTS_MAX):
             checkpoint()
-            at = places[start : start + texts_of.TEXTS_MAX]
-            scores[at] = _scored(texts.take(pa.array(at)), terms, [m[at] for m in inside], hits, table.rows)
+            chunk = positions[start : start + texts_of.TEXTS_MAX]
+            scores[chunk] = _scored(texts.take(pa.array(chunk)), terms, [m[chunk] for m in inside], hits, table.rows)
     return pa.array(scores, mask=np.asarray(texts.is_null()))
 
 
 @lru_cache(maxsize=256)
 def _terms(query: str) -> tuple[str, ...]:
-    """The words of the query, one of those that mean the same, without stop words."""
+    """The words of the query without stop words, one of each set that the analyser takes for the same."""
     words = plain_words(query)
     if not words:
         return ()
     table = text_table(pa.array(words, pa.string()))
-    kept: list[str] = []
-    taken: set[int] = set()
+    terms: list[str] = []
+    seen: set[int] = set()
     for i, word in enumerate(words):
-        same = _hits(table, TEXT, "search", word).tolist()
-        if same and i not in taken:
-            kept.append(word)
-        taken.update(same)
-    return tuple(kept)
+        matches = _hits(table, TEXT, "search", word).tolist()
+        if matches and i not in seen:
+            terms.append(word)
+        seen.update(matches)
+    return tuple(terms)
 
 
 def _rows(table: Table, column: str, term: str) -> np.ndarray:
@@ -78,11 +79,11 @@ def _scored(
     vocabulary = text_table(words.vocabulary)
     total = np.zeros(len(texts))
     norm = K1 * (1 - B + B * words.lengths / LENGTH)
-    for term, mask, found in zip(terms, inside, hits, strict=True):
-        same = np.zeros(len(words.vocabulary), dtype=bool)
-        same[_hits(vocabulary, TEXT, "search", term)] = True
-        # Where words are cut differently the row has the word all the same: its index says so.
-        count = np.where(mask, np.maximum(with_words(words, same), 1), 0)
-        rarity = np.log(1 + (rows - len(found) + 0.5) / (len(found) + 0.5))
+    for term, mask, term_rows in zip(terms, inside, hits, strict=True):
+        is_same = np.zeros(len(words.vocabulary), dtype=bool)
+        is_same[_hits(vocabulary, TEXT, "search", term)] = True
+        # If words are split differently here, the row still has the word according to the index.
+        count = np.where(mask, np.maximum(with_words(words, is_same), 1), 0)
+        rarity = np.log(1 + (rows - len(term_rows) + 0.5) / (len(term_rows) + 0.5))
         total += rarity * count * (K1 + 1) / (count + norm)
     return total

@@ -1,8 +1,8 @@
-"""Texts beside vectors: embedded by the model that has made the property's vectors, or refused.
+"""Texts compared with vectors: embedded by the model that made the property's vectors, or refused.
 
 1. model     the one that `@embed` declares, else the one that the marks of the vectors name, else the default
-2. provider  the one that was asked for, else the one whose model it is
-3. check     if marks are there and none of them is of that model, its vectors can't be compared: EmbeddingMismatch
+2. provider  the one in the options, else the one of that model
+3. check     if marks exist and none is of that model, the vectors can't be compared: EmbeddingMismatch
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def embedded(table: Table, column: str, text: str, *, provider: str | None) -> n
     choice = choice_for(table, column, provider=provider)
     cache = table.stored.cache if table.stored is not None else None
     key = ("embedded", choice, text)
-    known = cache.get(key) if cache is not None else None
-    if isinstance(known, np.ndarray):
-        return known
-    found = np.asarray(make(choice).embed([text])[0])
+    cached = cache.get(key) if cache is not None else None
+    if isinstance(cached, np.ndarray):
+        return cached
+    vector = np.asarray(make(choice).embed([text])[0])
     if cache is not None:
-        cache.put(key, found, found.nbytes)
-    return found
+        cache.put(key, vector, vector.nbytes)
+    return vector
 
 
 def choice_for(table: Table, column: str, *, provider: str | None) -> Choice:
@@ -40,11 +40,11 @@ def choice_for(table: Table, column: str, *, provider: str | None) -> Choice:
         raise UsageError(detail=detail)
     declared = annotation.option("model")
     models = _models(table, mark_column(p))
-    wanted = None if declared is None else str(declared)
-    if wanted is None:
-        wanted = next((k.model for k in KINDS.values() if model_digest(k.model) in models), None)
-    kind = provider or next((n for n, k in KINDS.items() if wanted is not None and k.model == wanted), DEFAULT)
-    choice = choose(kind, model=None, declared=wanted, dimensions=p.type.dimension, batch=None, column=name)
+    model = None if declared is None else str(declared)
+    if model is None:
+        model = next((k.model for k in KINDS.values() if model_digest(k.model) in models), None)
+    kind = provider or next((n for n, k in KINDS.items() if model is not None and k.model == model), DEFAULT)
+    choice = choose(kind, model=None, declared=model, dimensions=p.type.dimension, batch=None, column=name)
     if models and model_digest(choice.model) not in models:
         detail = f"its vectors were made by another model than {choice.model}"
         raise EmbeddingMismatch(column=name, provider=choice.name, detail=detail)
@@ -52,16 +52,16 @@ def choice_for(table: Table, column: str, *, provider: str | None) -> Choice:
 
 
 def _models(table: Table, mark: str) -> frozenset[bytes]:
-    """Digests of the models that have made vectors of this column."""
+    """Digests of the models that made vectors of this column."""
     stored = table.stored
     if stored is None or mark not in stored.dataset.schema.names:
         return frozenset()
 
     def make_() -> tuple[frozenset[bytes], int]:
-        found = frozenset(_digests(stored, mark))
-        return found, 256
+        digests = frozenset(_digests(stored, mark))
+        return digests, 256
 
-    return stored.cache.made((*stored.key, "models", mark), make_)
+    return stored.cache.get_or_make((*stored.key, "models", mark), make_)
 
 
 def _digests(stored: StoredTable, mark: str) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Search terms and scores over bound rows: each entity is looked at once, whatever the number of its rows."""
+"""Search terms and scores over bound rows: each entity is evaluated once, whatever the number of its rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Searcher:
         return e.value
 
     def _by_type(self, codes: np.ndarray, type_: pa.DataType, make: OfTable) -> pa.Array:
-        """One value per code, made table by table and entity by entity; null for a null code."""
+        """One value per code, computed table by table for the distinct entities; null for a null code."""
         distinct, numbers = factorize(codes)
         kinds = ordinals(distinct)
         parts = []
@@ -56,7 +56,7 @@ class Searcher:
 
     # ---- conditions
 
-    def found(self, e: Search, codes: np.ndarray) -> pa.Array:
+    def matches(self, e: Search, codes: np.ndarray) -> pa.Array:
         query = self._constant(e.query)
         if query is None:
             return pa.nulls(len(codes), pa.bool_())
@@ -77,7 +77,7 @@ class Searcher:
     # ---- scores
 
     def scores(self, e: Rank, frame: Frame, *, best: int | None = None) -> pa.Array:
-        """One score per row. With `best` those of rows that are surely not among the best may be less exact."""
+        """One score per row. With `best`, scores of rows that are certainly not among the best may be less exact."""
         if isinstance(e, Fused):
             return self._fused(e, frame)
         codes = frame.columns[e.property.variable.slot]
@@ -121,12 +121,12 @@ class Searcher:
         if isinstance(part, Bm25):
             values[values <= 0] = np.nan
             values = -values
-        there = np.flatnonzero(~np.isnan(values))
-        by_score = ranked(pa.array(values[there]))
-        order = there[argsort_pairs(by_score, self.source.ranks(distinct[there]))]
-        found = np.zeros(len(distinct))
-        found[order] = 1.0 / (k + 1 + np.arange(len(order)))
-        return np.asarray(found[numbers])
+        scored = np.flatnonzero(~np.isnan(values))
+        by_score = ranked(pa.array(values[scored]))
+        order = scored[argsort_pairs(by_score, self.source.ranks(distinct[scored]))]
+        reciprocals = np.zeros(len(distinct))
+        reciprocals[order] = 1.0 / (k + 1 + np.arange(len(order)))
+        return np.asarray(reciprocals[numbers])
 
 
 def _is_range(numbers: np.ndarray) -> bool:
@@ -134,16 +134,16 @@ def _is_range(numbers: np.ndarray) -> bool:
 
 
 def _fuzzy(texts: pa.Array, query: str, edits: int) -> np.ndarray:
-    """Texts in which every word of the query occurs, or one that is so many edits away."""
-    wanted = plain_words(query)
-    if not wanted or len(texts) == 0:
+    """Texts in which every word of the query occurs, or a word at most `edits` edits away."""
+    query_words = plain_words(query)
+    if not query_words or len(texts) == 0:
         return np.zeros(len(texts), dtype=bool)
     if len(texts) > texts_of.TEXTS_MAX:
-        cuts = range(0, len(texts), texts_of.TEXTS_MAX)
-        return np.concatenate([_fuzzy(texts.slice(cut, texts_of.TEXTS_MAX), query, edits) for cut in cuts])
+        starts = range(0, len(texts), texts_of.TEXTS_MAX)
+        return np.concatenate([_fuzzy(texts.slice(start, texts_of.TEXTS_MAX), query, edits) for start in starts])
     checkpoint()
     words = words_of(texts)
-    found = np.ones(len(texts), dtype=bool)
-    for word in wanted:
-        found &= with_words(words, within_edits(word, words.vocabulary, edits)) > 0
-    return found
+    is_match = np.ones(len(texts), dtype=bool)
+    for word in query_words:
+        is_match &= with_words(words, within_edits(word, words.vocabulary, edits)) > 0
+    return is_match

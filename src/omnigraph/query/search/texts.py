@@ -1,12 +1,12 @@
-"""Full text: which rows a query's words or phrase occur in. Whatever the state of the index, the rows are the same.
+"""Full text: the rows that contain a query's words or phrase. The result does not depend on the state of the index.
 
 Lance analyses texts (words in lower case, without accents, stemmed, without stop words) and answers from its index.
-Three things are not left to it:
+Three cases are handled here:
 
 1. rows that no index segment covers are searched in a table in memory with an index of its own, because without an
    index Lance analyses texts differently
-2. what an index says of rows that have moved to a fragment it does not cover is old, and is left out
-3. nothing is said of rows that are not asked for: where these are few, only they are looked at
+2. index entries of rows that have moved to a fragment that it does not cover are stale, and are left out
+3. where only few rows are asked for, only their texts are searched
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["search", "match_text"]
 FEW_ROWS = 512
-"""So few rows are looked at themselves, whatever is indexed."""
+"""The texts of up to this many rows are searched directly, whatever is indexed."""
 TEXTS_MAX = 50_000
-"""So many texts are indexed or cut into words between two looks at the limits."""
+"""Max texts that are indexed or split into words between two checks of the limits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,35 +50,35 @@ class IndexedTexts:
     """Texts in tables in memory, `TEXTS_MAX` in each, since Lance indexes a table in one call."""
 
     tables: tuple[tuple[int, LanceDataset], ...]
-    """With the place of its first text."""
+    """Each with the position of its first text."""
 
     @staticmethod
     def of(texts: pa.Array) -> IndexedTexts:
-        found = []
+        tables = []
         for start in range(0, len(texts), TEXTS_MAX):
             checkpoint()
-            some = texts.slice(start, TEXTS_MAX)
-            if some.null_count < len(some):
-                found.append((start, text_table(some)))
-        return IndexedTexts(tuple(found))
+            part = texts.slice(start, TEXTS_MAX)
+            if part.null_count < len(part):
+                tables.append((start, text_table(part)))
+        return IndexedTexts(tuple(tables))
 
     def hits(self, kind: Kind, query: str) -> np.ndarray:
-        """The places of the texts that the query matches, in order."""
-        found = [np.empty(0, dtype=np.int64)]
+        """The positions of the texts that the query matches, in order."""
+        parts = [np.empty(0, dtype=np.int64)]
         for start, table in self.tables:
             checkpoint()
-            found.append(_hits(table, TEXT, kind, query) + start)
-        return np.concatenate(found)
+            parts.append(_hits(table, TEXT, kind, query) + start)
+        return np.concatenate(parts)
 
 
 def matching(table: Table, column: str, kind: Kind, query: str, numbers: np.ndarray) -> np.ndarray:
     """Which of these rows the query matches."""
     stored = table.stored
     if stored is None or len(numbers) <= FEW_ROWS:
-        return _looked_at(table.values([column], numbers)[column], column, kind, query)
+        return _search_texts(table.values([column], numbers)[column], column, kind, query)
     rest = uncovered(stored, column)
     if rest.is_all and len(numbers) * 4 < len(rest.rowids):
-        return _looked_at(table.values([column], numbers)[column], column, kind, query)
+        return _search_texts(table.values([column], numbers)[column], column, kind, query)
     return member(numbers, all_matching(stored, column, kind, query))
 
 
@@ -95,32 +95,32 @@ def all_matching(table: StoredTable, column: str, kind: Kind, query: str) -> np.
             require_index_footers(table.dataset, column)
             hits = _hits(table.dataset, column, kind, query, indexed_only=True)
         parts.append(hits[~member(hits, rest.rowids)])
-    found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-    return np.sort(found)
+    rowids = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    return np.sort(rowids)
 
 
 def uncovered(table: StoredTable, column: str) -> Uncovered:
     def make() -> tuple[Uncovered, int]:
-        found = _uncovered(table, column)
-        size = found.rowids.nbytes
-        if found.texts.tables:
-            # Texts, their index and room for both.
+        rows_uncovered = _uncovered(table, column)
+        size = rows_uncovered.rowids.nbytes
+        if rows_uncovered.texts.tables:
+            # The texts, their index, and temporary copies of both.
             size += 4 * table.text_bytes
-        return found, size
+        return rows_uncovered, size
 
-    return table.cache.made((*table.key, "uncovered", column), make)
+    return table.cache.get_or_make((*table.key, "uncovered", column), make)
 
 
 def _uncovered(table: StoredTable, column: str) -> Uncovered:
     indices = [i for i in built_indices(table.dataset) if i.kind == "INVERTED" and i.column == column]
     covered = frozenset().union(*(i.covered for i in indices)) if indices else frozenset()
     fragments = table.dataset.get_fragments()
-    open_ = [f for f in fragments if f.fragment_id not in covered]
-    is_all = len(open_) == len(fragments)
-    if not open_:
+    open_fragments = [f for f in fragments if f.fragment_id not in covered]
+    is_all = len(open_fragments) == len(fragments)
+    if not open_fragments:
         return Uncovered(np.empty(0, dtype=np.int64), IndexedTexts(()), False)
     with tables_of.reading(table.dataset, table.type):
-        options: dict[str, Any] = {} if is_all else {"fragments": open_}
+        options: dict[str, Any] = {} if is_all else {"fragments": open_fragments}
         scanner = table.dataset.scanner(columns=[column], with_row_id=True, **options)
         batches, held_bytes = [], 0
         for batch in scanner.to_batches():
@@ -135,18 +135,18 @@ def _uncovered(table: StoredTable, column: str) -> Uncovered:
     return Uncovered(rowids[order], IndexedTexts.of(texts), is_all)
 
 
-def _looked_at(texts: pa.Array, column: str, kind: Kind, query: str) -> np.ndarray:
-    found = np.zeros(len(texts), dtype=bool)
-    found[IndexedTexts.of(texts).hits(kind, query)] = True
-    return found
+def _search_texts(texts: pa.Array, column: str, kind: Kind, query: str) -> np.ndarray:
+    is_match = np.zeros(len(texts), dtype=bool)
+    is_match[IndexedTexts.of(texts).hits(kind, query)] = True
+    return is_match
 
 
 def _hits(table: LanceDataset, column: str, kind: Kind, query: str, *, indexed_only: bool = False) -> np.ndarray:
     from lance.query import FullTextOperator, MatchQuery, PhraseQuery
 
-    asked = (
+    text_query = (
         PhraseQuery(query, column) if kind == "match_text" else MatchQuery(query, column, operator=FullTextOperator.AND)
     )
-    scanner = table.scanner(columns=[], with_row_id=True, full_text_query=asked, fast_search=indexed_only)
-    found = np.asarray(flat(scanner.to_table()["_rowid"])).astype(np.int64)
-    return np.sort(found)
+    scanner = table.scanner(columns=[], with_row_id=True, full_text_query=text_query, fast_search=indexed_only)
+    rowids = np.asarray(flat(scanner.to_table()["_rowid"])).astype(np.int64)
+    return np.sort(rowids)

@@ -1,8 +1,9 @@
-"""Vectors: cosine distances, exact. Whatever index there is, the nearest rows are the nearest.
+"""Vectors: exact cosine distances. The result does not depend on an index.
 
-All vectors of a column are kept in memory once they are needed, where a product with one vector takes milliseconds; it
-finds the rows that can be among the best. Those are computed again with twice the digits, each by itself, so that the
-order does not hang on which rows were computed together. A column that is too large to be kept is read past once.
+All vectors of a column are cached in memory when they are first needed, where a product with one vector takes
+milliseconds; it selects the rows that can be among the best. Their distances are computed again in double precision,
+each by itself, so that the order does not depend on which rows were computed in one call. A column too large for the
+cache is streamed once per query.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from omnigraph.query.tables.tables import StoredTable, Table
 
 CHUNK_ROWS = 16_384
 ROUGH_ROWS = 1024
-"""So few rows are computed exactly at once."""
+"""Up to this many rows are computed exactly at once, without a rough pass."""
 MARGIN = 1e-4
-"""More than what 32 bits can be wrong by."""
+"""An upper bound of the error of 32-bit floats."""
 
 
 def distances(
@@ -25,7 +26,7 @@ def distances(
 ) -> pa.Array:
     """1 - cosine per row; null without a vector or with one of length zero.
 
-    With `best`, rows that are surely not among the best so many may have less exact values.
+    With `best`, rows that are certainly not among the best so many may have less exact values.
     """
     goal = query.astype(np.float64)
     size = float(np.sqrt((goal * goal).sum()))
@@ -34,19 +35,19 @@ def distances(
     stored = table.stored
     if stored is not None and _is_many(stored, numbers) and not stored.can_keep(len(goal) * 4):
         return _streamed(stored, column, goal, size, numbers)
-    rows, there = _matrix(table, column, numbers)
+    rows, is_valid = _matrix(table, column, numbers)
     if best is not None and 0 < best < len(numbers) and len(numbers) > ROUGH_ROWS:
         rough = _rough(table, column, rows, numbers, (goal / size).astype(np.float32))
-        rough[~there] = np.inf
-        usable = int(there.sum())
+        rough[~is_valid] = np.inf
+        usable = int(is_valid.sum())
         if usable > best:
             limit = np.partition(rough, best - 1)[best - 1] + MARGIN
             close = np.flatnonzero(rough <= limit)
-            found = rough.astype(np.float64)
-            found[close] = _exact(rows.take(close), goal, size)
-            return pa.array(found, mask=~there | ~np.isfinite(found))
-    found = _exact(rows.take(np.arange(len(numbers))), goal, size)
-    return pa.array(found, mask=~there | ~np.isfinite(found))
+            distances_found = rough.astype(np.float64)
+            distances_found[close] = _exact(rows.take(close), goal, size)
+            return pa.array(distances_found, mask=~is_valid | ~np.isfinite(distances_found))
+    distances_found = _exact(rows.take(np.arange(len(numbers))), goal, size)
+    return pa.array(distances_found, mask=~is_valid | ~np.isfinite(distances_found))
 
 
 def _is_many(stored: StoredTable, numbers: np.ndarray) -> bool:
@@ -55,41 +56,41 @@ def _is_many(stored: StoredTable, numbers: np.ndarray) -> bool:
 
 def _streamed(stored: StoredTable, column: str, goal: np.ndarray, size: float, numbers: np.ndarray) -> pa.Array:
     """As `distances`, for rows in order of their numbers, of a column that does not fit into the cache."""
-    found = np.full(len(numbers), np.nan)
+    result = np.full(len(numbers), np.nan)
     stored.watch.use("vectors read past")
-    for numbered, vectors in stored.passing(column):
-        at = np.searchsorted(numbers, numbered)
-        at[at == len(numbers)] = 0
-        wanted = np.flatnonzero((numbers[at] == numbered) & np.asarray(vectors.is_valid()))
-        found[at[wanted]] = _exact(_view(vectors)[wanted], goal, size)
-    return pa.array(found, mask=~np.isfinite(found))
+    for numbered, vectors in stored.stream(column):
+        positions = np.searchsorted(numbers, numbered)
+        positions[positions == len(numbers)] = 0
+        selected = np.flatnonzero((numbers[positions] == numbered) & np.asarray(vectors.is_valid()))
+        result[positions[selected]] = _exact(_view(vectors)[selected], goal, size)
+    return pa.array(result, mask=~np.isfinite(result))
 
 
-class _Rows:
-    """Some rows of a matrix that is not copied until it must be. `is_column`: it is that of the whole column."""
+class _MatrixRows:
+    """Some rows of a matrix, copied only when needed. `is_column`: the matrix is that of the whole column."""
 
-    def __init__(self, matrix: np.ndarray, places: np.ndarray | None, *, is_column: bool) -> None:
+    def __init__(self, matrix: np.ndarray, positions: np.ndarray | None, *, is_column: bool) -> None:
         self.matrix = matrix
-        self.places = places
+        self.positions = positions
         self.is_column = is_column
 
-    def take(self, at: np.ndarray) -> np.ndarray:
-        if self.places is None and len(at) == len(self.matrix):
+    def take(self, index: np.ndarray) -> np.ndarray:
+        if self.positions is None and len(index) == len(self.matrix):
             return self.matrix
-        return np.asarray(self.matrix[at if self.places is None else self.places[at]])
+        return np.asarray(self.matrix[index if self.positions is None else self.positions[index]])
 
 
-def _matrix(table: Table, column: str, numbers: np.ndarray) -> tuple[_Rows, np.ndarray]:
+def _matrix(table: Table, column: str, numbers: np.ndarray) -> tuple[_MatrixRows, np.ndarray]:
     stored = table.stored
     if isinstance(stored, StoredTable) and (stored.has_columns([column]) or _is_many(stored, numbers)):
         whole = stored.column(column)
         stored.watch.use("vectors in memory")
-        places = stored.numbering().places(numbers)
-        there = np.asarray(whole.is_valid())[places] if whole.null_count else np.ones(len(numbers), dtype=bool)
-        is_all = len(numbers) == len(whole) and bool((places[1:] > places[:-1]).all())
-        return _Rows(_view(whole), None if is_all else places, is_column=True), there
+        positions = stored.numbering().positions(numbers)
+        is_valid = np.asarray(whole.is_valid())[positions] if whole.null_count else np.ones(len(numbers), dtype=bool)
+        is_all = len(numbers) == len(whole) and bool((positions[1:] > positions[:-1]).all())
+        return _MatrixRows(_view(whole), None if is_all else positions, is_column=True), is_valid
     taken = table.values([column], numbers)[column]
-    return _Rows(_view(taken), None, is_column=False), np.asarray(taken.is_valid())
+    return _MatrixRows(_view(taken), None, is_column=False), np.asarray(taken.is_valid())
 
 
 def _view(vectors: pa.Array) -> np.ndarray:
@@ -98,15 +99,15 @@ def _view(vectors: pa.Array) -> np.ndarray:
     return flat.reshape(-1, size)
 
 
-def _rough(table: Table, column: str, rows: _Rows, numbers: np.ndarray, goal: np.ndarray) -> np.ndarray:
+def _rough(table: Table, column: str, rows: _MatrixRows, numbers: np.ndarray, goal: np.ndarray) -> np.ndarray:
     norms = _norms(table, column, rows, numbers)
-    some = rows.take(np.arange(len(numbers)))
+    vectors = rows.take(np.arange(len(numbers)))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        found = np.float32(1) - (some @ goal) / norms
-    return np.where(np.isfinite(found), found, np.inf)
+        rough_distances = np.float32(1) - (vectors @ goal) / norms
+    return np.where(np.isfinite(rough_distances), rough_distances, np.inf)
 
 
-def _norms(table: Table, column: str, rows: _Rows, numbers: np.ndarray) -> np.ndarray:
+def _norms(table: Table, column: str, rows: _MatrixRows, numbers: np.ndarray) -> np.ndarray:
     stored = table.stored
 
     def lengths(matrix: np.ndarray) -> np.ndarray:
@@ -117,19 +118,19 @@ def _norms(table: Table, column: str, rows: _Rows, numbers: np.ndarray) -> np.nd
         return lengths(rows.take(np.arange(len(numbers))))
 
     def make() -> tuple[np.ndarray, int]:
-        found = lengths(_view(stored.column(column)))
-        return found, found.nbytes
+        norms = lengths(_view(stored.column(column)))
+        return norms, norms.nbytes
 
-    whole = stored.cache.made((*stored.key, "norms", column), make)
-    return whole if rows.places is None else np.asarray(whole[rows.places])
+    whole = stored.cache.get_or_make((*stored.key, "norms", column), make)
+    return whole if rows.positions is None else np.asarray(whole[rows.positions])
 
 
 def _exact(vectors: np.ndarray, goal: np.ndarray, size: float) -> np.ndarray:
-    found = np.empty(len(vectors))
+    exact = np.empty(len(vectors))
     for start in range(0, len(vectors), CHUNK_ROWS):
         checkpoint()
         part = np.ascontiguousarray(vectors[start : start + CHUNK_ROWS], dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             lengths = np.sqrt((part * part).sum(axis=1))
-            found[start : start + CHUNK_ROWS] = 1.0 - (part * goal).sum(axis=1) / (lengths * size)
-    return found
+            exact[start : start + CHUNK_ROWS] = 1.0 - (part * goal).sum(axis=1) / (lengths * size)
+    return exact

@@ -1,13 +1,13 @@
-"""Aggregates as Spark has them, finished so that they are those of `query.aggregate` to the last bit.
+"""Aggregates of Spark, finished so that they equal those of `execution.aggregate` bit by bit.
 
 | aggregate            | on Spark                                                                        |
 |----------------------|---------------------------------------------------------------------------------|
-| count, min, max      | its own; minus zero counts as zero                                              |
+| count, min, max      | Spark's own; minus zero counts as zero                                          |
 | sum, avg of integers | a decimal sum, which is exact; then checked, or divided as Python divides       |
 | sum, avg of decimals | the values of a group in order, added by numpy as in the process                |
 | collect              | the values of a group in the order of the rows; distinct ones in their own      |
 
-So decimals that are added and values that are collected have to fit into the memory of a task, group by group.
+So the decimals and the collected values of one group have to fit into the memory of a task.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Finish = Callable[[Sequence[pa.Array]], pa.Array]
 
 
 def plain(column: Column, t: Type) -> Column:
-    """For what compares numbers: minus zero is zero."""
+    """The column for comparisons: minus zero becomes zero."""
     if t.kind not in ("F32", "F64"):
         return column
     return column + F.lit(0.0).cast("float" if t.kind == "F32" else "double")
 
 
-def parts_of(e: Aggregate, operand: Column | None, place: Column) -> list[Column]:
-    """What Spark is to aggregate. `place`: a struct that is ordered as the rows are."""
+def parts_of(e: Aggregate, operand: Column | None, position: Column) -> list[Column]:
+    """The Spark aggregates that `finished` needs. `place`: a struct in the order of the rows."""
     if operand is None:
         return [F.count(F.lit(1))]
     assert e.operand is not None
@@ -50,7 +50,7 @@ def parts_of(e: Aggregate, operand: Column | None, place: Column) -> list[Column
     if e.name in ("min", "max"):
         return [F.min(value) if e.name == "min" else F.max(value)]
     if e.name == "collect" and not e.distinct:
-        return [F.collect_list(F.when(operand.isNotNull(), F.struct(place.alias("place"), operand.alias("value"))))]
+        return [F.collect_list(F.when(operand.isNotNull(), F.struct(position.alias("place"), operand.alias("value"))))]
     if e.name == "collect":
         return [F.collect_set(value)]
     if t.is_integer:

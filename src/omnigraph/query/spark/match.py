@@ -1,12 +1,12 @@
-"""Patterns: bound rows are a DataFrame, and every clause a join or a filter of it.
+"""Patterns: bound rows are a DataFrame, and every clause is a join or a filter of it.
 
 1. filter    every condition whose variables are bound, and every `not` block
-2. extend    a traversal with a bound end, both ends bound first; else the scan that is guessed to find the fewest rows.
-             Conditions on the new variable go along with its table where Lance answers them
-3. optional  blocks when no more scans and traversals can be done, or when a traversal from what they bind is waiting
-             and nothing but scans could come before it
+2. extend    a traversal with a bound end, both ends bound first; else the scan with the fewest estimated rows.
+             Conditions on the new variable are passed to its table where Lance answers them
+3. optional  blocks when no scan or traversal remains, or when a traversal from a variable that they bind is waiting
+             and only scans could come before it
 
-`not` and `optional` blocks are matched once for all rows, from the different values of their outer variables.
+`not` and `optional` blocks are matched once for all rows, from the distinct values of their outer variables.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from omnigraph.query.traversal.hops import reversed_step
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """Rows, and the variables that they hold. `rows` is None where nothing is bound yet: one row without columns."""
+    """Rows and their variables. `rows` is None if no variable is bound yet: one row without columns."""
 
     rows: DataFrame | None
     variables: tuple[Variable, ...] = ()
     is_joined: bool = False
-    """Computing these rows a second time is worth keeping them instead."""
+    """The rows are the result of a join: materialize them before using them twice."""
 
     @property
     def slots(self) -> set[int]:
@@ -46,7 +46,7 @@ class Bound:
         return self.rows
 
     def add(self, rows: DataFrame, *more: Variable) -> Bound:
-        """These rows instead, with more variables: what a join makes of them."""
+        """The rows of a join, with more variables."""
         return Bound(rows, (*self.variables, *more), is_joined=True)
 
 
@@ -69,10 +69,10 @@ class Matcher:
         if isinstance(clause, Where):
             return replace(bound, rows=bound.table.filter(self.tables.values.column(clause.condition)))
         assert isinstance(clause, Absent)
-        bound = _kept(bound)
+        bound = _materialized_if_joined(bound)
         inner = self.run(clause.pattern, self._seed(clause.pattern, bound))
-        found, same = _renamed(inner.table, clause.pattern.outer)
-        return bound.add(bound.table.join(found, same, "left_anti"))
+        inner_rows, is_same_outer = _renamed(inner.table, clause.pattern.outer)
+        return bound.add(bound.table.join(inner_rows, is_same_outer, "left_anti"))
 
     # ---- 2 extend
 
@@ -80,7 +80,7 @@ class Matcher:
         scans = [c for c in waiting if isinstance(c, Scan)]
         for scan in scans:
             if scan.variable.slot in bound.slots:
-                # A traversal has bound it, to nothing but its types.
+                # A traversal has bound it, to entities of its types only.
                 waiting.remove(scan)
                 return bound
         pending = unbound_optionals(waiting)
@@ -89,18 +89,18 @@ class Matcher:
         ]
         expands = [c for c in expands if len(ends_of(c)) == 2 or ends_of(c) <= bound.slots]
         if expands:
-            chosen = max(expands, key=lambda c: len(ends_of(c) & bound.slots) / len(ends_of(c)))
-            waiting.remove(chosen)
-            return self._expand(chosen, waiting, bound)
+            expand = max(expands, key=lambda c: len(ends_of(c) & bound.slots) / len(ends_of(c)))
+            waiting.remove(expand)
+            return self._expand(expand, waiting, bound)
         blocks = [c for c in waiting if isinstance(c, Maybe) and _slots(c) <= bound.slots]
         if blocks and (not scans or any(not pending.isdisjoint(ends_of(c)) for c in waiting)):
             waiting.remove(blocks[0])
             return self._maybe(blocks[0], bound)
-        scan = min(scans, key=lambda s: self._guess(s.variable, waiting))
+        scan = min(scans, key=lambda s: self._estimate(s.variable, waiting))
         waiting.remove(scan)
         return self._scan(scan.variable, waiting, bound)
 
-    def _guess(self, variable: Variable, waiting: Sequence[Clause]) -> float:
+    def _estimate(self, variable: Variable, waiting: Sequence[Clause]) -> float:
         rows = float(self.tables.rows(variable.types))
         for clause in self._own(variable, waiting):
             rows *= selectivity(clause.condition)
@@ -111,68 +111,68 @@ class Matcher:
         return [c for c in waiting if isinstance(c, Where) and set(variables_of(c)) == {variable}]
 
     def _scan(self, variable: Variable, waiting: list[Clause], bound: Bound) -> Bound:
-        found, taken = self.tables.scan(variable, self._own(variable, waiting))
-        _remove(waiting, taken)
-        return Bound(found, (variable,)) if bound.rows is None else bound.add(bound.rows.crossJoin(found), variable)
+        rows, pushed = self.tables.scan(variable, self._own(variable, waiting))
+        _remove(waiting, pushed)
+        return Bound(rows, (variable,)) if bound.rows is None else bound.add(bound.rows.crossJoin(rows), variable)
 
     def _expand(self, clause: Expand, waiting: list[Clause], bound: Bound) -> Bound:
         backwards = clause.source.slot not in bound.slots
         near, far = (clause.target, clause.source) if backwards else (clause.source, clause.target)
-        found, taken = self._walked(clause, near, waiting, bound, backwards=backwards)
-        _remove(waiting, taken)
+        pairs, pushed = self._walked(clause, near, waiting, bound, backwards=backwards)
+        _remove(waiting, pushed)
         extra = [v for v in (clause.edge, clause.path) if v is not None]
-        found = self._typed(found, FAR, far, clause, backwards=backwards)
-        same = F.col(entity(near.slot)) == F.col(NEAR)
+        pairs = self._typed(pairs, FAR, far, clause, backwards=backwards)
+        condition = F.col(entity(near.slot)) == F.col(NEAR)
         if far.slot in bound.slots:
-            same = same & (F.col(entity(far.slot)) == F.col(FAR))
-            return bound.add(bound.table.join(found, same).drop(NEAR, FAR), *extra)
-        found = found.withColumnRenamed(FAR, entity(far.slot))
-        rows = bound.table.join(found, same).drop(NEAR)
+            condition = condition & (F.col(entity(far.slot)) == F.col(FAR))
+            return bound.add(bound.table.join(pairs, condition).drop(NEAR, FAR), *extra)
+        pairs = pairs.withColumnRenamed(FAR, entity(far.slot))
+        rows = bound.table.join(pairs, condition).drop(NEAR)
         own = self._own(far, waiting)
         if len(self.tables.columns(far)) > 1 or self.tables.pushed(far, own)[0] is not None:
-            held, taken = self.tables.scan(far, own)
-            _remove(waiting, taken)
-            held = self.tables.hinted(held.withColumnRenamed(entity(far.slot), "held"), far.types)
-            rows = rows.join(held, F.col(entity(far.slot)) == F.col("held")).drop("held")
+            entities, pushed = self.tables.scan(far, own)
+            _remove(waiting, pushed)
+            entities = self.tables.hinted(entities.withColumnRenamed(entity(far.slot), "scanned"), far.types)
+            rows = rows.join(entities, F.col(entity(far.slot)) == F.col("scanned")).drop("scanned")
         return bound.add(rows, far, *extra)
 
     def _walked(
         self, clause: Expand, near: Variable, waiting: Sequence[Clause], bound: Bound, *, backwards: bool
     ) -> tuple[DataFrame, list[Where]]:
-        """NEAR, FAR and what else the clause binds."""
+        """NEAR, FAR and the other columns that the clause binds."""
         steps = tuple(reversed_step(s) for s in clause.steps) if backwards else clause.steps
         own = self._own(clause.edge, waiting) if clause.edge is not None else []
-        hops, taken = self.tables.hops(steps, clause.edge, own)
+        hops, pushed = self.tables.hops(steps, clause.edge, own)
         if clause.mode == "edges":
-            return self.tables.hinted(hops, [s.edge for s in steps]), taken
+            return self.tables.hinted(hops, [s.edge for s in steps]), pushed
         hops = hops.distinct()
         low, high = clause.minimum, clause.maximum
         if low == high == 1 and clause.path is None:
-            return self.tables.hinted(hops, [s.edge for s in steps]), taken
+            return self.tables.hinted(hops, [s.edge for s in steps]), pushed
         starts = bound.table.select(F.col(entity(near.slot)).alias(walk.START))
         starts = starts.filter(F.col(walk.START).isNotNull()).distinct()
-        hops, starts = self.tables.hinted(walk.kept(hops), [s.edge for s in steps]), walk.kept(starts)
+        hops, starts = self.tables.hinted(walk.materialized(hops), [s.edge for s in steps]), walk.materialized(starts)
         if clause.path is None:
-            found = walk.reach(hops, starts, low, high, backwards=backwards)
+            pairs = walk.reach(hops, starts, low, high, backwards=backwards)
         elif clause.mode == "shortest":
-            found = walk.shortest(hops, starts, low, high, backwards=backwards)
+            pairs = walk.shortest(hops, starts, low, high, backwards=backwards)
         else:
             assert high is not None, "a path has a maximum"
-            found = walk.paths(hops, starts, low, high, backwards=backwards)
+            pairs = walk.paths(hops, starts, low, high, backwards=backwards)
         names = {walk.START: NEAR, walk.NODE: FAR}
         if clause.path is not None:
             names[walk.PATH] = entity(clause.path.slot)
-        return found.select(*(F.col(old).alias(new) for old, new in names.items())), taken
+        return pairs.select(*(F.col(old).alias(new) for old, new in names.items())), pushed
 
     def _typed(
-        self, found: DataFrame, column: str, variable: Variable, clause: Expand, *, backwards: bool
+        self, pairs: DataFrame, column: str, variable: Variable, clause: Expand, *, backwards: bool
     ) -> DataFrame:
-        """Only what the variable can be: an edge of an interface may lead to other types as well."""
+        """Only rows of the variable's types: an edge of an interface may lead to other types as well."""
         ends = {s.starts.id if backwards else s.ends.id for s in clause.steps}
         if ends <= {e.id for e in variable.types}:
-            return found
+            return pairs
         allowed = [self.tables.ordinal(e) for e in variable.types]
-        return found.filter(F.col(column).getField("type").isin(*allowed))
+        return pairs.filter(F.col(column).getField("type").isin(*allowed))
 
     # ---- blocks
 
@@ -182,19 +182,21 @@ class Matcher:
         return Bound(bound.table.select(*columns).dropDuplicates([entity(v.slot) for v in outer]), outer)
 
     def _maybe(self, clause: Maybe, bound: Bound) -> Bound:
-        pattern, bound = clause.pattern, _kept(bound)
+        pattern, bound = clause.pattern, _materialized_if_joined(bound)
         inner = self.run(pattern, self._seed(pattern, bound))
         new = [v for v in inner.variables if v.slot not in bound.slots]
-        found, same = _renamed(inner.table, pattern.outer, [c for v in new for c in self.tables.columns(v)])
-        rows = bound.table.join(found, same, "left")
+        inner_rows, is_same_outer = _renamed(
+            inner.table, pattern.outer, [c for v in new for c in self.tables.columns(v)]
+        )
+        rows = bound.table.join(inner_rows, is_same_outer, "left")
         return bound.add(rows.drop(*(_outside(v) for v in pattern.outer)), *new)
 
 
-def _kept(bound: Bound) -> Bound:
-    """A block uses the rows outside twice: for what it starts from and for what becomes of them. If they were not kept,
-    a few blocks in turn would compute the first ones many times over.
+def _materialized_if_joined(bound: Bound) -> Bound:
+    """A block uses the outer rows twice: as its start and for the join with its result. If they were not materialized,
+    a few blocks in turn would compute the first rows many times over.
     """
-    return Bound(walk.kept(bound.table), bound.variables) if bound.is_joined else bound
+    return Bound(walk.materialized(bound.table), bound.variables) if bound.is_joined else bound
 
 
 def _outside(variable: Variable) -> str:
@@ -202,12 +204,12 @@ def _outside(variable: Variable) -> str:
 
 
 def _renamed(rows: DataFrame, outer: Sequence[Variable], more: Sequence[str] = ()) -> tuple[DataFrame, Column]:
-    """(rows whose outer variables have other names, when they belong to a row outside: null there is null here)."""
-    found = rows.select(*(F.col(entity(v.slot)).alias(_outside(v)) for v in outer), *more)
-    same = F.lit(True)
+    """(the rows with renamed outer variables, the join condition with the outer rows, in which null equals null)."""
+    renamed = rows.select(*(F.col(entity(v.slot)).alias(_outside(v)) for v in outer), *more)
+    condition = F.lit(True)
     for v in outer:
-        same = same & F.col(entity(v.slot)).eqNullSafe(F.col(_outside(v)))
-    return found, same
+        condition = condition & F.col(entity(v.slot)).eqNullSafe(F.col(_outside(v)))
+    return renamed, condition
 
 
 def _slots(clause: Clause) -> set[int]:
@@ -216,6 +218,6 @@ def _slots(clause: Clause) -> set[int]:
     return {v.slot for v in variables_of(clause)}
 
 
-def _remove(waiting: list[Clause], taken: Sequence[Where]) -> None:
-    for clause in taken:
+def _remove(waiting: list[Clause], pushed: Sequence[Where]) -> None:
+    for clause in pushed:
         waiting.remove(clause)

@@ -1,6 +1,7 @@
-"""Tables of the pinned commit as DataFrames: the columns that a query looks at, the conditions that Lance takes.
+"""Tables of the pinned commit as DataFrames: the columns that a query reads, the conditions that Lance evaluates.
 
-A condition goes to Lance only if the tables of all types of its variable take it; then Spark need not see it again.
+A condition is pushed to Lance only if it is valid for the tables of all types of its variable; then Spark does not
+evaluate it again.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from omnigraph.query.spark.types import from_spark, spark_type
 from omnigraph.query.spark.values import Values, arrow_function, entity
 from omnigraph.storage.lance.columns import arrow_type, physical_columns
 
-Wanted = tuple[str, pa.DataType]
+NeededColumn = tuple[str, pa.DataType]
 NEAR, FAR = "near", "far"
 BROADCAST_ROWS = 10_000
-"""Tables of so few rows are sent to every executor: Spark does not know how small they are."""
+"""Tables of up to this many rows are broadcast to every executor: Spark does not know their size."""
 
 
-def wanted_columns(types: Mapping[str, EntityType], body: Read) -> dict[int, dict[Wanted, None]]:
-    """Of every variable the columns that are neither its id nor the name of its type."""
-    found: dict[int, dict[Wanted, None]] = {}
+def needed_columns(types: Mapping[str, EntityType], body: Read) -> dict[int, dict[NeededColumn, None]]:
+    """The columns that the query reads of every variable, by slot, without its id and the name of its type."""
+    needed: dict[int, dict[NeededColumn, None]] = {}
     for term in walk(body):
         if isinstance(term, Property) and term.name not in ("id", "@type"):
-            found.setdefault(term.variable.slot, {})[term.name, type_of(term.type)] = None
+            needed.setdefault(term.variable.slot, {})[term.name, type_of(term.type)] = None
         elif isinstance(term, Object):
-            held = [types[t.id] for t in term.variable.types]
-            for f in object_fields(held, term):
+            entity_types = [types[t.id] for t in term.variable.types]
+            for f in object_fields(entity_types, term):
                 if f.name != "id":
-                    found.setdefault(term.variable.slot, {})[f.name, f.type] = None
-    return found
+                    needed.setdefault(term.variable.slot, {})[f.name, f.type] = None
+    return needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Tables:
     spark: Any
     snapshot: Snapshot
     types: Sequence[EntityType]
-    wanted: Mapping[int, Mapping[Wanted, None]]
+    needed: Mapping[int, Mapping[NeededColumn, None]]
     values: Values
 
     def ordinal(self, e: Entity) -> int:
@@ -59,19 +60,19 @@ class Tables:
         return self.types[self.ordinal(e)]
 
     def rows(self, types: Sequence[Entity]) -> int:
-        found = 0
+        total = 0
         for e in types:
-            known = self.snapshot.view.pins[e.id].rows
-            found += known if known is not None else self.snapshot.view.count(self.type(e))
-        return found
+            pinned_rows = self.snapshot.view.pins[e.id].rows
+            total += pinned_rows if pinned_rows is not None else self.snapshot.view.count(self.type(e))
+        return total
 
     def hinted(self, table: DataFrame, types: Sequence[Entity]) -> DataFrame:
-        """What is made of the tables of these types, as one side of a join."""
+        """One side of a join, built from the tables of these types, with a broadcast hint if they are small."""
         return F.broadcast(table) if self.rows(types) <= BROADCAST_ROWS else table
 
     def columns(self, variable: Variable) -> list[str]:
         """All columns of a bound variable."""
-        named = [self.values.names[variable.slot, n, t] for n, t in self.wanted.get(variable.slot, {})]
+        named = [self.values.names[variable.slot, n, t] for n, t in self.needed.get(variable.slot, {})]
         return [entity(variable.slot), *named]
 
     # ---- reading
@@ -88,44 +89,44 @@ class Tables:
         }
         if where is not None:
             options["where"] = where
-        found = self.spark.read.format("omnigraph").options(**options).load()
-        # By place, because Spark does not tell `Name` from `name`.
-        return found.toDF(*(f"c{i}" for i in range(len(columns))))
+        rows = self.spark.read.format("omnigraph").options(**options).load()
+        # By position, because Spark does not distinguish `Name` and `name`.
+        return rows.toDF(*(f"c{i}" for i in range(len(columns))))
 
     def _typed(self, t: EntityType, variable: Variable, where: str | None) -> tuple[DataFrame, dict[str, Column]]:
-        """A table with what is wanted of a variable: (rows, their columns by the names of the variable)."""
+        """A table with the needed columns of a variable: (rows, their columns by the names of the variable)."""
         physical = physical_columns(t)
-        wanted = self.wanted.get(variable.slot, {})
-        there = [n for n in dict.fromkeys(n for n, _ in wanted) if n in t.by_name]
-        names = [*physical, *there]
+        needed = self.needed.get(variable.slot, {})
+        stored_names = [n for n in dict.fromkeys(n for n, _ in needed) if n in t.by_name]
+        names = [*physical, *stored_names]
         loaded = self._load(t, names, where)
-        at = {n: F.col(f"c{i}") for i, n in enumerate(names)}
-        found = {entity(variable.slot): self.key(t, at["id"])}
-        for name, kind in wanted:
+        column_of = {n: F.col(f"c{i}") for i, n in enumerate(names)}
+        columns = {entity(variable.slot): self.key(t, column_of["id"])}
+        for name, kind in needed:
             target = self.values.names[variable.slot, name, kind]
-            if name not in at:
-                found[target] = F.lit(None).cast(spark_type(kind))
+            if name not in column_of:
+                columns[target] = F.lit(None).cast(spark_type(kind))
             else:
                 stored = pa.string() if name in physical else arrow_type(t.by_name[name].type)
-                found[target] = _cast(at[name], stored, kind)
-        return loaded, {**{f"@{n}": at[n] for n in physical}, **found}
+                columns[target] = _cast(column_of[name], stored, kind)
+        return loaded, {**{f"@{n}": column_of[n] for n in physical}, **columns}
 
     def key(self, t: EntityType, identity: Column) -> Column:
         return F.struct(identity.alias("id"), F.lit(self.types.index(t)).alias("type"))
 
     def scan(self, variable: Variable, own: Sequence[Where]) -> tuple[DataFrame, list[Where]]:
-        """(the entities that a variable can be, the conditions that they fulfil already)."""
-        sql, taken = self.pushed(variable, own)
+        """(the entities of the variable's types, the conditions that were pushed down)."""
+        sql, pushed = self.pushed(variable, own)
         parts = []
         for e in variable.types:
             loaded, columns = self._typed(self.type(e), variable, sql)
             parts.append(loaded.select(*(columns[n].alias(n) for n in self.columns(variable))))
-        return _united(parts), taken
+        return _united(parts), pushed
 
     def hops(self, steps: Sequence[Step], edge: Variable | None, own: Sequence[Where]) -> tuple[DataFrame, list[Where]]:
-        """(one row per edge and way to cross it: its ends and what is wanted of it; the conditions it fulfils)."""
+        """(one row per edge and direction: its ends and its needed columns; the conditions that were pushed down)."""
         variable = edge if edge is not None else Variable("_", -1, "edge")
-        sql, taken = self.pushed(variable, own) if edge is not None else (None, [])
+        sql, pushed = self.pushed(variable, own) if edge is not None else (None, [])
         parts = []
         for step in steps:
             loaded, columns = self._typed(self.type(step.edge), variable, sql)
@@ -136,27 +137,27 @@ class Tables:
                     continue
                 rows = loaded
                 if step.direction == "both" and direction == "in":
-                    # A loop was crossed on the way out already.
+                    # A loop was counted with the outgoing edges already.
                     rows = rows.filter(columns["@src"] != columns["@dst"])
                 near_key, far_key = self.key(starts, columns[near]), self.key(ends, columns[far])
                 parts.append(rows.select(near_key.alias(NEAR), far_key.alias(FAR), *more))
-        return _united(parts), taken
+        return _united(parts), pushed
 
     def pushed(self, variable: Variable, own: Sequence[Where]) -> tuple[str | None, list[Where]]:
         pusher = Pusher(variable, self.values.params, self.values.now)
         parts: list[str] = []
-        taken: list[Where] = []
+        pushed: list[Where] = []
         for clause in own:
             if set(variables_of(clause)) != {variable} or not self._has_all(variable, clause):
                 continue
             sql = pusher.sql(clause.condition)
             if sql is not None:
                 parts.append(sql)
-                taken.append(clause)
-        return " AND ".join(parts) or None, taken
+                pushed.append(clause)
+        return " AND ".join(parts) or None, pushed
 
     def _has_all(self, variable: Variable, clause: Where) -> bool:
-        """A filter names columns: every type has them, in the type that the condition was made for."""
+        """Whether every type of the variable has the columns of the condition, with the Arrow types that it expects."""
         for term in walk(clause):
             if not isinstance(term, Property):
                 continue
@@ -169,17 +170,17 @@ class Tables:
 
 
 def _united(parts: Sequence[DataFrame]) -> DataFrame:
-    found = parts[0]
+    united = parts[0]
     for part in parts[1:]:
-        found = found.unionAll(part)
-    return found
+        united = united.unionAll(part)
+    return united
 
 
-def _cast(column: Column, stored: pa.DataType, wanted: pa.DataType) -> Column:
-    if stored == wanted:
+def _cast(column: Column, stored: pa.DataType, target: pa.DataType) -> Column:
+    if stored == target:
         return column
 
     def cast(columns: Sequence[pa.Array]) -> pa.Array:
-        return from_spark(columns[0], stored).cast(wanted)
+        return from_spark(columns[0], stored).cast(target)
 
-    return arrow_function(cast, spark_type(wanted))(column)
+    return arrow_function(cast, spark_type(target))(column)

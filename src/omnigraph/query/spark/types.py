@@ -1,4 +1,4 @@
-"""Arrow types of the language as Spark has them, and values on their way between the two.
+"""Arrow types of the language as Spark types, and conversion of values.
 
 | Arrow                  | Spark          |
 |------------------------|----------------|
@@ -7,7 +7,7 @@
 | timestamp in ms        | timestamp      |
 | fixed-size list        | array          |
 
-All else is the same on both sides.
+All other types are the same on both sides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SCALARS: dict[pa.DataType, types.DataType] = {
     pa.timestamp("ms", tz="UTC"): types.TimestampType(),
     pa.null(): types.NullType(),
 }
-_CARRIED: dict[pa.DataType, pa.DataType] = {
+_TRANSFER_TYPES: dict[pa.DataType, pa.DataType] = {
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.decimal128(20, 0),
     pa.timestamp("ms", tz="UTC"): pa.timestamp("us", tz="UTC"),
@@ -41,17 +41,17 @@ def spark_type(t: pa.DataType) -> types.DataType:
     return _SCALARS[t]
 
 
-def _carried(t: pa.DataType) -> pa.DataType:
-    """The Arrow type in which Spark sends and takes the values."""
+def _transfer_type(t: pa.DataType) -> pa.DataType:
+    """The Arrow type in which Spark sends and receives the values."""
     if pa.types.is_list(t) or pa.types.is_fixed_size_list(t):
-        return pa.list_(_carried(t.value_type))
-    return _CARRIED.get(t, t)
+        return pa.list_(_transfer_type(t.value_type))
+    return _TRANSFER_TYPES.get(t, t)
 
 
-def from_spark(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return values if values.type == wanted else values.cast(wanted)
+def from_spark(values: pa.Array, target: pa.DataType) -> pa.Array:
+    return values if values.type == target else values.cast(target)
 
 
 def to_spark(values: pa.Array) -> pa.Array:
-    wanted = _carried(values.type)
-    return values if values.type == wanted else values.cast(wanted)
+    target = _transfer_type(values.type)
+    return values if values.type == target else values.cast(target)

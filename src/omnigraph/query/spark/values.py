@@ -1,9 +1,9 @@
-"""Expressions as Columns: what Spark computes exactly as the language says, or else our own evaluator on the executors.
+"""Expressions as Columns: computed by Spark where it agrees with the language, else by our evaluator on the executors.
 
 Leaves of an expression are values that the rows hold: properties, entities, paths, aggregates, columns of the result.
-An expression that is no leaf and not one of the few that `_native` knows becomes one Arrow function of its leaves, in
-which `query.evaluate.Rows` finds them as values that are known already. So numbers, text, time and null mean on Spark
-what they mean in the process, errors included.
+An expression that is no leaf and not one of the few that `_native` supports becomes one Arrow function of its leaves,
+which passes them to `execution.evaluate.BoundRows` as known values. So numbers, text, time and null behave on Spark as
+in this process, errors included.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from omnigraph.language.query.terms import (
     Variable,
 )
 from omnigraph.language.query.types import Type
-from omnigraph.query.execution.evaluate import Evaluator, Rows
+from omnigraph.query.execution.evaluate import BoundRows, Evaluator
 from omnigraph.query.execution.frame import Frame
 from omnigraph.query.execution.values import spread, type_of
 from omnigraph.query.spark.types import from_spark, spark_type, to_spark
@@ -69,26 +69,26 @@ class Values:
     names: Mapping[tuple[int, str, pa.DataType], str]
     known: Mapping[Expression, Column] = field(default_factory=dict)
     is_last: bool = False
-    """What is evaluated stays where it is in the plan: Spark would move it before a limit otherwise, to all rows."""
+    """Evaluate in place in the plan: otherwise Spark would evaluate before a limit, for all rows."""
 
-    def knowing(self, known: Mapping[Expression, Column]) -> Values:
+    def with_known(self, known: Mapping[Expression, Column]) -> Values:
         return replace(self, known={**self.known, **known})
 
     def constant(self, e: Constant | Parameter) -> Any:
         return self.params[e.name] if isinstance(e, Parameter) else e.value
 
     def column(self, e: Expression) -> Column:
-        """The value of any expression but a whole entity, of which this is the identity."""
-        found = self._native(e)
-        return found if found is not None else self._evaluated(e)
+        """The value of an expression; for a whole entity its identity."""
+        native = self._native(e)
+        return native if native is not None else self._evaluated(e)
 
-    def property(self, variable: Variable, name: str, wanted: pa.DataType) -> Column:
-        whole = F.col(entity(variable.slot))
+    def property(self, variable: Variable, name: str, arrow_type: pa.DataType) -> Column:
+        key = F.col(entity(variable.slot))
         if name == "id":
-            return whole.getField("id")
+            return key.getField("id")
         if name == "@type":
-            return F.element_at(F.array(*(F.lit(t) for t in self.types)), whole.getField("type") + F.lit(1))
-        return F.col(self.names[variable.slot, name, wanted])
+            return F.element_at(F.array(*(F.lit(t) for t in self.types)), key.getField("type") + F.lit(1))
+        return F.col(self.names[variable.slot, name, arrow_type])
 
     # ---- what Spark computes
 
@@ -118,10 +118,10 @@ class Values:
             parts = [self._native(o) for o in e.operands]
             if any(p is None for p in parts):
                 return None
-            found = parts[0]
+            combined = parts[0]
             for part in parts[1:]:
-                found = (found & part) if isinstance(e, And) else (found | part)  # type: ignore[operator]
-            return found
+                combined = (combined & part) if isinstance(e, And) else (combined | part)  # type: ignore[operator]
+            return combined
         if isinstance(e, Not | IsNull):
             inner = self._native(e.operand)
             if inner is None:
@@ -133,14 +133,14 @@ class Values:
         left, right = self._operand(e.left), self._operand(e.right)
         if left is None or right is None or not _alike(e.left.type, e.right.type):
             return None
-        found: Column = _COMPARE[e.operator](left, right)
-        return found
+        compared: Column = _COMPARE[e.operator](left, right)
+        return compared
 
     def _operand(self, e: Expression) -> Column | None:
         if not isinstance(e, Constant | Parameter):
             return self._leaf(e)
         value = self.constant(e)
-        # Dates of the first centuries do not survive as literals.
+        # Spark changes dates of the first centuries in literals.
         if not isinstance(value, str | int) or (isinstance(value, int) and not _I64_LOW <= value <= _I64_HIGH):
             return None
         return F.lit(value)
@@ -166,7 +166,7 @@ def is_of_path(e: object) -> bool:
 
 
 def leaves_of(e: object, known: Mapping[Expression, Column]) -> Iterator[Expression]:
-    """What the rows hold already; nothing inside of that."""
+    """The outermost terms whose values the rows hold."""
     is_term = not isinstance(e, tuple | Variable | Type)
     if is_term and (isinstance(e, Property | Object | Output | Aggregate) or is_of_path(e) or e in known):
         yield e  # type: ignore[misc]
@@ -192,7 +192,7 @@ def _input_type(e: Expression) -> pa.DataType:
 
 @dataclass(frozen=True)
 class _Task:
-    """An expression on its way to the executors."""
+    """An expression that is sent to the executors."""
 
     term: Expression
     leaves: tuple[Expression, ...]
@@ -204,22 +204,22 @@ class _Task:
         known: dict[Expression, Any] = {
             e: from_spark(c, t) for e, c, t in zip(self.leaves, columns, self.types, strict=False)
         }
-        nothing: Any = None
-        rows = Rows(Evaluator(nothing, self.params, self.now, nothing), Frame(len(columns[0])), known)
-        found = spread(rows.value(self.term), rows.rows)
-        wanted = type_of(self.term.type)
-        return found if found.type == wanted else found.cast(wanted)
+        unused: Any = None
+        rows = BoundRows(Evaluator(unused, self.params, self.now, unused), Frame(len(columns[0])), known)
+        values = spread(rows.value(self.term), rows.rows)
+        result_type = type_of(self.term.type)
+        return values if values.type == result_type else values.cast(result_type)
 
 
 def arrow_function(
-    task: Callable[[Sequence[pa.Array]], pa.Array], made: Any, *, stays: bool = False
+    task: Callable[[Sequence[pa.Array]], pa.Array], result_type: Any, *, stays: bool = False
 ) -> Callable[..., Column]:
-    """A function of Arrow arrays as one of Columns. Errors keep their type and their remedy in what Spark shows."""
+    """A function of Arrow arrays as one of Columns. Spark shows errors with their type and remedy."""
 
     def evaluate(*columns: pa.Array) -> pa.Array:
         with readable():
             return to_spark(task(columns))
 
-    found = F.arrow_udf(evaluate, made)
-    made_: Callable[..., Column] = found.asNondeterministic() if stays else found
-    return made_
+    udf = F.arrow_udf(evaluate, result_type)
+    function: Callable[..., Column] = udf.asNondeterministic() if stays else udf
+    return function

@@ -1,8 +1,8 @@
-"""What is kept from one query to the next: columns, orders of ids, adjacency, texts, vectors. All derived from exact
-versions of tables, so nothing here is ever out of date; it is dropped, least recently used first, above a budget.
+"""The cache of data derived from table versions: columns, orders of ids, adjacency, texts, vectors. Keys name exact
+versions, so no entry is ever stale; above a budget the least recently used entries are dropped.
 
-Keys begin with (folder of the table or fork, version): row ids alone say nothing, since a fork hands out the same ones
-as the table that it came from.
+Keys begin with (folder of the table or fork, version): row ids alone are ambiguous, since a fork assigns the same ones
+as the table that it was created from.
 """
 
 from __future__ import annotations
@@ -24,48 +24,48 @@ def budget_bytes() -> int:
 
 
 class Cache:
-    """Values by key, with their sizes. Threads may share it; a value that two of them miss is made twice."""
+    """Values by key, with their sizes. Threads may share it; a value that two threads miss is computed twice."""
 
-    def __init__(self, most_bytes: int | None = None) -> None:
-        self.most_bytes = budget_bytes() if most_bytes is None else most_bytes
+    def __init__(self, max_bytes: int | None = None) -> None:
+        self.max_bytes = budget_bytes() if max_bytes is None else max_bytes
         self.bytes = 0
         self._lock = threading.Lock()
-        self._held: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
 
     def get(self, key: Hashable) -> object | None:
         with self._lock:
-            found = self._held.get(key)
-            if found is None:
+            entry = self._entries.get(key)
+            if entry is None:
                 return None
-            self._held.move_to_end(key)
-            return found[0]
+            self._entries.move_to_end(key)
+            return entry[0]
 
     def put(self, key: Hashable, value: object, size: int) -> None:
-        """Keep the value, unless it alone is more than the budget."""
+        """Store the value, unless it alone exceeds the budget."""
         with self._lock:
-            before = self._held.pop(key, None)
-            self.bytes -= before[1] if before else 0
-            if size > self.most_bytes:
+            old_entry = self._entries.pop(key, None)
+            self.bytes -= old_entry[1] if old_entry else 0
+            if size > self.max_bytes:
                 return
-            self._held[key] = (value, size)
+            self._entries[key] = (value, size)
             self.bytes += size
-            while self.bytes > self.most_bytes:
-                _, (_, gone) = self._held.popitem(last=False)
-                self.bytes -= gone
+            while self.bytes > self.max_bytes:
+                _, (_, dropped_bytes) = self._entries.popitem(last=False)
+                self.bytes -= dropped_bytes
 
-    def made(self, key: Hashable, make: Callable[[], tuple[T, int]]) -> T:
-        found = self.get(key)
-        if found is not None:
-            return cast("T", found)
+    def get_or_make(self, key: Hashable, make: Callable[[], tuple[T, int]]) -> T:
+        cached = self.get(key)
+        if cached is not None:
+            return cast("T", cached)
         value, size = make()
         self.put(key, value, size)
         return value
 
     def keys(self) -> Iterator[Hashable]:
         with self._lock:
-            return iter(list(self._held))
+            return iter(list(self._entries))
 
     def clear(self) -> None:
         with self._lock:
-            self._held.clear()
+            self._entries.clear()
             self.bytes = 0

@@ -1,4 +1,4 @@
-"""Rows of a type that are in memory as a whole: what a transaction sees that has not been committed."""
+"""All rows of a type in memory: the pending view of a transaction."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from omnigraph.storage.lance.columns import arrow_schema
 
 
 @dataclass(eq=False)
-class HeldTable:
+class MemoryTable:
     """All rows of one type in memory."""
 
     type: EntityType
     ordinal: int
-    held: pa.Table
+    data: pa.Table
 
     @property
     def stored(self) -> None:
@@ -28,30 +28,30 @@ class HeldTable:
 
     @property
     def rows(self) -> int:
-        return int(self.held.num_rows)
+        return int(self.data.num_rows)
 
     def scan(self, where: str | None = None, columns: Sequence[str] = ()) -> np.ndarray:
-        assert where is None, "a held table takes no filter in SQL"
+        assert where is None, "a memory table takes no SQL filter"
         return np.arange(self.rows, dtype=np.int64)
 
     def values(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]:
         index = pa.array(numbers)
-        return {n: flat(self.held[n]).take(index) for n in names}
+        return {n: flat(self.data[n]).take(index) for n in names}
 
     def resolve(self, ids: pa.Array) -> np.ndarray:
-        found = pc.index_in(ids, value_set=flat(self.held["id"]))
-        return np.asarray(found.fill_null(-1)).astype(np.int64)
+        positions = pc.index_in(ids, value_set=flat(self.data["id"]))
+        return np.asarray(positions.fill_null(-1)).astype(np.int64)
 
     def at_ends(self, end: str, ids: pa.Array, where: str | None = None) -> pa.Table:
-        assert where is None, "a held table takes no filter in SQL"
-        numbered = self.held.select(["src", "dst"]).append_column("_rowid", pa.array(np.arange(self.rows), pa.uint64()))
-        return numbered.filter(pc.is_in(self.held[end], value_set=pc.unique(ids)))
+        assert where is None, "a memory table takes no SQL filter"
+        numbered = self.data.select(["src", "dst"]).append_column("_rowid", pa.array(np.arange(self.rows), pa.uint64()))
+        return numbered.filter(pc.is_in(self.data[end], value_set=pc.unique(ids)))
 
     def id_ranks(self, numbers: np.ndarray, *, among_rows: int = 0) -> np.ndarray | None:
         return None
 
 
-def held_table(t: EntityType, ordinal: int, rows: pa.RecordBatchReader) -> HeldTable:
+def memory_table(t: EntityType, ordinal: int, rows: pa.RecordBatchReader) -> MemoryTable:
     columns = [f.name for f in arrow_schema(t)]
     table = rows.read_all()
-    return HeldTable(t, ordinal, table.select([c for c in columns if c in table.column_names]))
+    return MemoryTable(t, ordinal, table.select([c for c in columns if c in table.column_names]))

@@ -1,4 +1,4 @@
-"""Row ids of one version of a table, and their places in order: what arrays of whole columns are indexed by."""
+"""Row ids of one table version, and their positions in order, by which arrays of whole columns are indexed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """The row ids of a version in order, and the way from a row id to its place among them."""
+    """The row ids of a version in order, and the map from a row id to its position among them."""
 
     rowids: np.ndarray
     lookup: np.ndarray | None
@@ -30,8 +30,8 @@ class Numbering:
     def bytes(self) -> int:
         return int(self.rowids.nbytes + (0 if self.lookup is None else self.lookup.nbytes))
 
-    def places(self, rowids: np.ndarray) -> np.ndarray:
-        """Of row ids that are there."""
+    def positions(self, rowids: np.ndarray) -> np.ndarray:
+        """The positions of row ids that exist."""
         if self.is_dense:
             return rowids
         return self.lookup[rowids] if self.lookup is not None else np.searchsorted(self.rowids, rowids)

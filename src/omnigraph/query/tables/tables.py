@@ -1,14 +1,14 @@
-"""Tables as a query sees them: rows by number, values by number, numbers by id. Stored ones and held ones alike.
+"""Tables as a query reads them: rows by number, values by number, numbers by id. Stored or in memory.
 
-A stored table is one exact version in Lance. A row's number is its row id. Values come, cheapest first,
+A stored table is one exact version in Lance. A row's number is its row id. Values are read, cheapest first,
 
-1. from the rows that a scan of this query has just read
-2. from whole columns that an earlier query left in the cache
+1. from the rows that the last scan of this query has read
+2. from whole columns in the cache
 3. by taking rows, if they are few
-4. from a whole column that is read now and kept: above some per cent of the rows that is quicker than taking them
+4. from a whole column that is read now and cached: above some per cent of the rows that is faster than taking them
 
-A held table (`held`) is rows in memory, those that a transaction has not committed yet among them. A row's number is
-its place. Nothing is written.
+A memory table (`memory_table`) holds the pending view of a transaction. A row's number is its position. Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 _INDEX = re.compile(r"\]@(\w+)\(")
-"""How a plan of Lance names an index that it asks."""
+"""How a Lance plan names an index that it uses."""
 TAKE_SHARE = 0.04
-"""Up to this share of the rows they are taken one by one; above, whole columns are read."""
+"""Up to this share of the rows, rows are taken one by one; above, whole columns are read."""
 TAKE_MIN = 64
 IDS_PER_FILTER = 1000
 BATCH_ROWS = 65_536
 TAKES_MIN = 128
 LOOKUPS_MIN = 64
-"""After so many look-ups in one version its ids are kept in memory."""
+"""After this many look-ups in one version, its ids are cached."""
 RANKED_APART_MAX = 4096
-"""So few rows of many are ordered by their ids without a look at the other ids of the table."""
+"""Up to this many rows are ordered by their ids without reading the other ids of the table."""
 ID_BYTES = 160
 VALUE_BYTES = 40
 FILTER_S_PER_VALUE = 5e-9
 READ_S_PER_VALUE = 1e-7
-"""What a condition and the reading of a column take per row, roughly."""
+"""Approximate time per row to evaluate a condition and to read a column."""
 
 
 class Table(Protocol):
@@ -65,41 +65,41 @@ class Table(Protocol):
 
     @property
     def stored(self) -> StoredTable | None:
-        """What lies in Lance, if that is where the rows are."""
+        """The stored table; None for rows in memory."""
         ...
 
     def scan(self, where: str | None = None, columns: Sequence[str] = ()) -> np.ndarray:
-        """Numbers of the rows that fulfil the filter, ascending; the columns are likely to be asked for next."""
+        """Numbers of the rows that satisfy the filter, ascending; `columns` will probably be read next."""
         ...
 
     def values(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]: ...
 
     def resolve(self, ids: pa.Array) -> np.ndarray:
-        """The numbers of the rows with these ids, -1 where there is none."""
+        """The numbers of the rows with these ids, -1 for an unknown id."""
         ...
 
     def at_ends(self, end: str, ids: pa.Array, where: str | None = None) -> pa.Table:
-        """Of an edge table: `src`, `dst` and `_rowid` of the edges whose end is among the ids."""
+        """For an edge table: `src`, `dst` and `_rowid` of the edges whose end is one of the ids."""
         ...
 
     def id_ranks(self, numbers: np.ndarray, *, among_rows: int = 0) -> np.ndarray | None:
-        """Numbers that are ordered as the ids are; None if it is cheaper to compare these.
+        """Integers in the order of the ids; None if it is cheaper to compare the ids.
 
-        `among_rows`: the numbers are a part of so many that are likely to be asked for.
+        `among_rows`: the numbers are a part of that many, whose ranks will probably be needed as well.
         """
         ...
 
 
 def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
-        found = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+        combined = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
     return column
 
 
 @dataclass(frozen=True)
 class Scans:
-    """How often a version was scanned for a condition, and how long that took in all."""
+    """How often a version was scanned for a condition, and how long that took in total."""
 
     count: int = 0
     seconds: float = 0.0
@@ -110,14 +110,14 @@ class StoredTable:
     type: EntityType
     ordinal: int
     key: tuple[str, int]
-    """(folder, version): what the version is known by in the cache."""
+    """(folder, version): the prefix of the cache keys of this version."""
     dataset: LanceDataset
     cache: Cache
     watch: Watch
     known_rows: int | None = None
     text_bytes: int = 0
     graph: str | None = None
-    """The folder of the graph, where that is a local one."""
+    """The folder of a local graph."""
     _scanned: tuple[np.ndarray, pa.Table] | None = field(default=None, repr=False)
     _read: dict[str, pa.Array] = field(default_factory=dict, repr=False)
     """Whole columns that this query has read."""
@@ -141,17 +141,17 @@ class StoredTable:
             return numbering.rowids
         if where is None and not columns:
             return self.numbering().rowids
-        found = pa.Table.from_batches(list(self._batches(list(columns), where)), schema=self._shape(columns))
-        rowids = np.asarray(flat(found["_rowid"])).astype(np.int64)
+        rows = pa.Table.from_batches(list(self._batches(list(columns), where)), schema=self._shape(columns))
+        rowids = np.asarray(flat(rows["_rowid"])).astype(np.int64)
         if len(rowids) and not (rowids[1:] > rowids[:-1]).all():
             order = argsort(rowids)
-            rowids, found = rowids[order], found.take(pa.array(order))
+            rowids, rows = rowids[order], rows.take(pa.array(order))
         if columns:
-            self._scanned = (rowids, found)
+            self._scanned = (rowids, rows)
         return rowids
 
     def indices_for(self, where: str) -> list[str]:
-        """The indices by which Lance finds the rows of a filter."""
+        """The indices that Lance uses for a filter."""
         with tables_of.reading(self.dataset, self.type):
             require_index_footers(self.dataset, where)
             plan = self.dataset.scanner(columns=[], filter=where, with_row_id=True).explain_plan()
@@ -177,20 +177,20 @@ class StoredTable:
     def numbering(self) -> Numbering:
         def make() -> tuple[Numbering, int]:
             parts = [np.asarray(b["_rowid"]).astype(np.int64) for b in self._batches([], None)]
-            found = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-            numbering = Numbering.of(sort(found))
+            rowids = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+            numbering = Numbering.of(sort(rowids))
             return numbering, numbering.bytes
 
-        return self.cache.made((*self.key, "numbering"), make)
+        return self.cache.get_or_make((*self.key, "numbering"), make)
 
     # ---- values
 
     def values(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]:
-        found = self._from_scan(names, numbers)
-        if found is not None:
-            return found
-        known: dict[str, Any] = {n: self._known_column(n) for n in names}
-        missing = [n for n, c in known.items() if c is None]
+        from_scan = self._from_scan(names, numbers)
+        if from_scan is not None:
+            return from_scan
+        columns: dict[str, Any] = {n: self._cached_column(n) for n in names}
+        missing = [n for n, c in columns.items() if c is None]
         if missing and self._are_few(len(numbers)) and not self._taken_often(missing, len(numbers)):
             return self._taken(names, numbers)
         if missing:
@@ -199,28 +199,28 @@ class StoredTable:
                 taken = self._taken(names, distinct[0])
                 index = pa.array(distinct[1])
                 return {n: c.take(index) for n, c in taken.items()}
-            known.update(self._columns(missing))
+            columns.update(self._columns(missing))
         else:
             self.watch.use("column cache")
-        index = pa.array(self.numbering().places(numbers))
-        return {n: c.take(index) for n, c in known.items()}
+        index = pa.array(self.numbering().positions(numbers))
+        return {n: c.take(index) for n, c in columns.items()}
 
-    def _known_column(self, name: str) -> pa.Array | None:
-        found: Any = self.cache.get((*self.key, "column", name))
-        return found if found is not None else self._read.get(name)
+    def _cached_column(self, name: str) -> pa.Array | None:
+        column: Any = self.cache.get((*self.key, "column", name))
+        return column if column is not None else self._read.get(name)
 
     def _are_few(self, count: int) -> bool:
         return count <= TAKE_MIN or count <= self.rows * TAKE_SHARE
 
     def _taken_often(self, names: Sequence[str], count: int) -> bool:
-        """Whether so many rows of these columns were taken from this version that the whole is worth reading."""
-        often = True
+        """Whether enough rows of these columns were taken from this version to make reading whole columns worth it."""
+        is_often = True
         for name in names:
-            before: Any = self.cache.get((*self.key, "taken", name))
-            total = (before or 0) + count
+            taken_before: Any = self.cache.get((*self.key, "taken", name))
+            total = (taken_before or 0) + count
             self.cache.put((*self.key, "taken", name), total, 64)
-            often = often and total > max(TAKES_MIN, self.rows // 1000)
-        return often
+            is_often = is_often and total > max(TAKES_MIN, self.rows // 1000)
+        return is_often
 
     def _from_scan(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array] | None:
         if self._scanned is None:
@@ -228,11 +228,11 @@ class StoredTable:
         rowids, rows = self._scanned
         if not set(names) <= set(rows.column_names) or (len(rowids) == 0 and len(numbers)):
             return None
-        at = np.searchsorted(rowids, numbers)
-        at[at == len(rowids)] = 0
-        if len(numbers) and not (rowids[at] == numbers).all():
+        positions = np.searchsorted(rowids, numbers)
+        positions[positions == len(rowids)] = 0
+        if len(numbers) and not (rowids[positions] == numbers).all():
             return None
-        index = pa.array(at)
+        index = pa.array(positions)
         return {n: flat(rows[n]).take(index) for n in names}
 
     def _taken(self, names: Sequence[str], numbers: np.ndarray) -> dict[str, pa.Array]:
@@ -244,7 +244,7 @@ class StoredTable:
         return {n: flat(rows[n]).cast(shape.field(n).type) for n in names}
 
     def _columns(self, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Whole columns in the order of row ids, read in one scan and kept: by the cache, and until the query ends."""
+        """Whole columns in the order of row ids, read in one scan; they stay in the cache, and until the query ends."""
         shape = self._shape(names)
         batches, held_bytes = [], 0
         for batch in self._batches(list(names), None):
@@ -256,34 +256,34 @@ class StoredTable:
         order = None if (rowids[1:] > rowids[:-1]).all() else argsort(rowids)
         numbering = Numbering.of(rowids if order is None else rowids[order])
         self.cache.put((*self.key, "numbering"), numbering, numbering.bytes)
-        found = {}
+        columns = {}
         for name in names:
             column = flat(rows[name])
-            found[name] = column if order is None else column.take(pa.array(order))
-            self.cache.put((*self.key, "column", name), found[name], found[name].nbytes)
-            if found[name].nbytes > self.cache.most_bytes:
-                self.watch.keep(found[name].nbytes)
-        # A query that reads values part by part does not read a column again that the cache has dropped.
-        self._read.update(found)
-        return found
+            columns[name] = column if order is None else column.take(pa.array(order))
+            self.cache.put((*self.key, "column", name), columns[name], columns[name].nbytes)
+            if columns[name].nbytes > self.cache.max_bytes:
+                self.watch.keep(columns[name].nbytes)
+        # A query that reads values part by part must not read a column again that the cache has dropped.
+        self._read.update(columns)
+        return columns
 
     def has_columns(self, names: Iterable[str]) -> bool:
-        """Whether they are all in the cache."""
-        return all(self._known_column(n) is not None for n in names)
+        """Whether all of them are cached."""
+        return all(self._cached_column(n) is not None for n in names)
 
     def column(self, name: str) -> pa.Array:
         """The whole column, in the order of row ids."""
-        found = self._known_column(name)
-        return found if found is not None else self._columns([name])[name]
+        column = self._cached_column(name)
+        return column if column is not None else self._columns([name])[name]
 
     def filters_in_memory(self, columns: Set[str]) -> bool:
-        """Whether conditions on these columns are better answered from memory than by Lance."""
+        """Whether conditions on these columns are evaluated faster in memory than by Lance."""
         names = sorted(columns)
-        noted = self.cache.get((*self.key, "scans", tuple(names)))
-        if not names or not isinstance(noted, Scans) or not self._is_narrow(names):
+        scans = self.cache.get((*self.key, "scans", tuple(names)))
+        if not names or not isinstance(scans, Scans) or not self._is_narrow(names):
             return False
-        is_slower = noted.seconds / noted.count > 2 * self.rows * len(names) * FILTER_S_PER_VALUE
-        if not is_slower or noted.seconds < self.rows * len(names) * READ_S_PER_VALUE:
+        is_slower = scans.seconds / scans.count > 2 * self.rows * len(names) * FILTER_S_PER_VALUE
+        if not is_slower or scans.seconds < self.rows * len(names) * READ_S_PER_VALUE:
             return False
         if not self.has_columns(names):
             self._columns(names)
@@ -291,32 +291,32 @@ class StoredTable:
         return True
 
     def note_scan(self, columns: Set[str], seconds: float) -> None:
-        """What a scan with a filter on these columns has taken."""
+        """Record the time of a scan with a filter on these columns."""
         key = (*self.key, "scans", tuple(sorted(columns)))
-        before = self.cache.get(key)
-        noted = before if isinstance(before, Scans) else Scans()
-        self.cache.put(key, Scans(noted.count + 1, noted.seconds + seconds), 64)
+        cached = self.cache.get(key)
+        scans = cached if isinstance(cached, Scans) else Scans()
+        self.cache.put(key, Scans(scans.count + 1, scans.seconds + seconds), 64)
 
     def _is_narrow(self, names: Sequence[str]) -> bool:
-        """Whether the columns are of simple values, and small beside the cache."""
+        """Whether the columns hold scalar values, and are small compared to the cache."""
         if any(n.startswith("@") for n in names):
             return False
         shape = self._shape(names)
         if any(pa.types.is_nested(shape.field(n).type) for n in names):
             return False
-        return self.rows * len(names) * VALUE_BYTES <= self.cache.most_bytes // 8
+        return self.rows * len(names) * VALUE_BYTES <= self.cache.max_bytes // 8
 
     def can_keep(self, row_bytes: int) -> bool:
         """Whether a column of that width fits into the cache."""
-        return self.rows * row_bytes <= self.cache.most_bytes
+        return self.rows * row_bytes <= self.cache.max_bytes
 
-    def passing(self, name: str) -> Iterator[tuple[np.ndarray, pa.Array]]:
-        """(row ids, values) of a column, part by part in any order; nothing is kept."""
+    def stream(self, name: str) -> Iterator[tuple[np.ndarray, pa.Array]]:
+        """(row ids, values) of a column, batch by batch in any order; not cached."""
         for batch in self._batches([name], None):
             yield np.asarray(batch["_rowid"]).astype(np.int64), batch[name]
 
     def whole(self, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Whole columns that are used once and not kept."""
+        """Whole columns that are used once and not cached."""
         rows = pa.Table.from_batches(list(self._batches(list(names), None)), schema=self._shape(names))
         rowids = np.asarray(flat(rows["_rowid"])).astype(np.int64)
         order = argsort(rowids)
@@ -330,47 +330,47 @@ class StoredTable:
     def resolve(self, ids: pa.Array) -> np.ndarray:
         whole: Any = self.cache.get((*self.key, "column", "id"))
         if len(ids) > IDS_PER_FILTER or (whole is not None and len(whole) < 50_000):
-            places = pc.index_in(ids, value_set=self.column("id"))
-            found = np.asarray(places.fill_null(-1)).astype(np.int64)
+            indices = pc.index_in(ids, value_set=self.column("id"))
+            positions = np.asarray(indices.fill_null(-1)).astype(np.int64)
             rowids = self.numbering().rowids
-            return np.where(found < 0, -1, rowids[np.maximum(found, 0)]) if len(rowids) else found
+            return np.where(positions < 0, -1, rowids[np.maximum(positions, 0)]) if len(rowids) else positions
         if len(ids) == 0:
             return np.empty(0, dtype=np.int64)
         self.watch.use("id_btree")
-        wanted = pc.unique(ids)
-        where = f"`id` IN ({','.join(quote(v) for v in wanted.to_pylist())})"
+        distinct_ids = pc.unique(ids)
+        where = f"`id` IN ({','.join(quote(v) for v in distinct_ids.to_pylist())})"
         rows = pa.Table.from_batches(list(self._batches(["id"], where)), schema=self._shape(["id"]))
-        at = pc.index_in(ids, value_set=flat(rows["id"])).fill_null(-1)
+        id_positions = pc.index_in(ids, value_set=flat(rows["id"])).fill_null(-1)
         numbers = np.append(np.asarray(flat(rows["_rowid"])).astype(np.int64), -1)
-        return np.asarray(numbers[np.asarray(at)])
+        return np.asarray(numbers[np.asarray(id_positions)])
 
     def lookup(self, ids: Sequence[str]) -> np.ndarray | None:
-        """The rows with these ids, in order, from memory; None if the ids of this version are not there yet.
+        """The rows with these ids, in order, from memory; None if the ids of this version are not cached yet.
 
-        They come there once rows of this version have been looked up often enough to be worth it.
+        They are cached after LOOKUPS_MIN look-ups in this version.
         """
-        if self.rows * ID_BYTES > self.cache.most_bytes:
-            return None  # would not be kept
-        known: Any = self.cache.get((*self.key, "ids"))
-        if known is None:
-            before: Any = self.cache.get((*self.key, "looked up"))
-            count = len(ids) + (before or 0)
+        if self.rows * ID_BYTES > self.cache.max_bytes:
+            return None  # does not fit into the cache
+        row_of_id: Any = self.cache.get((*self.key, "ids"))
+        if row_of_id is None:
+            looked_up: Any = self.cache.get((*self.key, "looked up"))
+            count = len(ids) + (looked_up or 0)
             self.cache.put((*self.key, "looked up"), count, 64)
             if count < LOOKUPS_MIN and not self.has_columns(["id"]):
                 return None
-            known = dict(zip(self.column("id").to_pylist(), self.numbering().rowids.tolist(), strict=True))
-            self.cache.put((*self.key, "ids"), known, self.rows * ID_BYTES)
+            row_of_id = dict(zip(self.column("id").to_pylist(), self.numbering().rowids.tolist(), strict=True))
+            self.cache.put((*self.key, "ids"), row_of_id, self.rows * ID_BYTES)
         self.watch.use("ids in memory")
-        found = {known[i] for i in ids if i in known}
-        return np.array(sorted(found), dtype=np.int64)
+        rowids = {row_of_id[i] for i in ids if i in row_of_id}
+        return np.array(sorted(rowids), dtype=np.int64)
 
     def at_ends(self, end: str, ids: pa.Array, where: str | None = None) -> pa.Table:
         shape = self._shape(["src", "dst"])
         parts = []
         self.watch.use(f"{end}_btree")
         for start in range(0, len(ids), IDS_PER_FILTER):
-            some = ids.slice(start, IDS_PER_FILTER).to_pylist()
-            filter_ = f"`{end}` IN ({','.join(quote(v) for v in some)})"
+            part = ids.slice(start, IDS_PER_FILTER).to_pylist()
+            filter_ = f"`{end}` IN ({','.join(quote(v) for v in part)})"
             parts += list(self._batches(["src", "dst"], filter_ if where is None else f"({filter_}) AND ({where})"))
         return pa.Table.from_batches(parts, schema=shape)
 
@@ -389,5 +389,5 @@ class StoredTable:
                 ranks[order] = np.arange(len(order), dtype=np.int32)
             return ranks, ranks.nbytes
 
-        ranks = self.cache.made((*self.key, "ranks"), make)
-        return np.asarray(ranks[self.numbering().places(numbers)])
+        ranks = self.cache.get_or_make((*self.key, "ranks"), make)
+        return np.asarray(ranks[self.numbering().positions(numbers)])

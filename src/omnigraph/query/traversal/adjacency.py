@@ -1,9 +1,9 @@
-"""Adjacency of one edge table at one version: for every node its neighbours, both ways, as plain arrays.
+"""Adjacency of one edge table at one version: for every node its neighbours, in both directions, as plain arrays.
 
 `offsets[i]` to `offsets[i + 1]` are the slots of node i; `nodes[slot]` is the node at the other end and `edges[slot]`
-the edge between them. Slots of a node are ordered by the node at the other end, so parallel edges lie side by side.
-Nodes are numbered by row id where these are dense, otherwise by their place among the row ids of the version. A new
-version takes over the arrays of the one before it with what has changed (`renew`).
+the edge between them. Slots of a node are ordered by the node at the other end, so parallel edges are adjacent. The
+number of a node is its row id where row ids are dense, otherwise its position among the row ids of the version. The
+arrays of a new version are made from those of an older one and the changes since (`adjacency_update`).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from omnigraph.query.tables.numbering import Numbering
 from omnigraph.query.tables.tables import StoredTable
 
 DENSE = 4
-"""Row ids are node numbers where there are at most so many times more of them than nodes."""
+"""Row ids are node numbers where the largest is at most this many times the number of nodes."""
 PART_SLOTS = 16_384
 
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Between the row ids of a node table and the numbers that arrays are made of."""
+    """Maps the row ids of a node table to the node numbers of the arrays, and back."""
 
     size: int
     numbering: Numbering | None
-    """None where row ids are the numbers themselves."""
+    """None where the row ids are the node numbers."""
 
     @staticmethod
     def of(numbering: Numbering) -> Index:
@@ -45,7 +45,7 @@ class Index:
         return Index(len(numbering.rowids), numbering)
 
     def numbers(self, rowids: np.ndarray) -> np.ndarray:
-        return rowids if self.numbering is None else self.numbering.places(rowids)
+        return rowids if self.numbering is None else self.numbering.positions(rowids)
 
     def rowids(self, numbers: np.ndarray) -> np.ndarray:
         return numbers if self.numbering is None else self.numbering.rowids[numbers]
@@ -68,47 +68,49 @@ class Half:
         return np.asarray(self.offsets[numbers + 1] - self.offsets[numbers])
 
     def neighbours(self, numbers: np.ndarray, size: int) -> np.ndarray:
-        """All nodes at the other ends, each once and in order; `size` is how many nodes there are."""
+        """The distinct nodes at the other ends, in order; `size` is the number of nodes."""
         starts = self.offsets[numbers]
         lengths = self.offsets[numbers + 1] - starts
         total = int(lengths.sum())
         if total < 4096:
             return unique(self.nodes[ranges(starts, lengths)].astype(np.int64))
-        there = np.zeros(size, dtype=bool)
+        is_neighbour = np.zeros(size, dtype=bool)
         if total > 64 * len(numbers):
-            for a, b in zip(starts.tolist(), (starts + lengths).tolist(), strict=True):
-                there[self.nodes[a:b]] = True
+            for start, stop in zip(starts.tolist(), (starts + lengths).tolist(), strict=True):
+                is_neighbour[self.nodes[start:stop]] = True
         else:
-            there[self.nodes[ranges(starts, lengths)]] = True
-        return np.flatnonzero(there)
+            is_neighbour[self.nodes[ranges(starts, lengths)]] = True
+        return np.flatnonzero(is_neighbour)
 
     def neighbours_of_parts(
         self, numbers: np.ndarray, bounds: np.ndarray, size: int, memory: Callable[[int], None]
     ) -> list[np.ndarray]:
-        """The same of every part of the numbers: `bounds` says where they begin and end."""
-        reached = np.append(0, np.cumsum(self.degrees(numbers)))[bounds]
-        found: list[np.ndarray] = []
-        start, held = 0, 0
+        """The same for every part of the numbers; `bounds` are the starts of the parts and the end."""
+        slots_before = np.append(0, np.cumsum(self.degrees(numbers)))[bounds]
+        neighbours: list[np.ndarray] = []
+        start, held_bytes = 0, 0
         while start < len(bounds) - 1:
-            # Small parts go together, as many as one sort takes well; a large one is a look at all nodes.
-            stop = max(start + 1, int(np.searchsorted(reached, reached[start] + PART_SLOTS, side="right")) - 1)
-            some = numbers[bounds[start] : bounds[stop]]
+            # Several small parts share one sort of up to PART_SLOTS slots; a large part uses a mask over all nodes.
+            stop = max(
+                start + 1, int(np.searchsorted(slots_before, slots_before[start] + PART_SLOTS, side="right")) - 1
+            )
+            part_numbers = numbers[bounds[start] : bounds[stop]]
             if stop == start + 1:
-                found.append(self.neighbours(some, size))
+                neighbours.append(self.neighbours(part_numbers, size))
             else:
                 part = np.repeat(np.arange(stop - start), np.diff(bounds[start : stop + 1]))
-                at, slots = self.slots(some)
-                keys = unique(part[at] * size + self.nodes[slots])
+                positions, slots = self.slots(part_numbers)
+                keys = unique(part[positions] * size + self.nodes[slots])
                 of_part = keys // size
                 nodes = keys - of_part * size
-                found += np.split(nodes, np.searchsorted(of_part, np.arange(1, stop - start)))
-            held += sum(p.nbytes for p in found[start:])
-            memory(2 * held)
+                neighbours += np.split(nodes, np.searchsorted(of_part, np.arange(1, stop - start)))
+            held_bytes += sum(p.nbytes for p in neighbours[start:])
+            memory(2 * held_bytes)
             start = stop
-        return found
+        return neighbours
 
     def slots(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(which of the numbers, slot), by number."""
+        """(position in `numbers`, slot), ordered by position."""
         starts = self.offsets[numbers]
         lengths = self.offsets[numbers + 1] - starts
         return np.repeat(np.arange(len(numbers)), lengths), ranges(starts, lengths)
@@ -133,40 +135,40 @@ class Adjacency:
 def adjacency_of(cache: Cache, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency:
     """The adjacency of these versions, from the cache or built."""
 
-    found = known_adjacency(cache, edges, sources, targets)
-    if found is None:
-        found = _made(cache, edges, sources, targets)
-        cache.put((*edges.key, "adjacency", sources.key, targets.key), found, found.bytes)
-    return found
+    adjacency = known_adjacency(cache, edges, sources, targets)
+    if adjacency is None:
+        adjacency = _load_or_build(cache, edges, sources, targets)
+        cache.put((*edges.key, "adjacency", sources.key, targets.key), adjacency, adjacency.bytes)
+    return adjacency
 
 
 def known_adjacency(cache: Cache, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency | None:
-    found = cache.get((*edges.key, "adjacency", sources.key, targets.key))
-    return found if isinstance(found, Adjacency) else None
+    adjacency = cache.get((*edges.key, "adjacency", sources.key, targets.key))
+    return adjacency if isinstance(adjacency, Adjacency) else None
 
 
-def _made(cache: Cache, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency:
+def _load_or_build(cache: Cache, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency:
     """From disk, from the arrays of an older version, otherwise from the tables."""
     from omnigraph.query.traversal import adjacency_files
-    from omnigraph.query.traversal.adjacency_update import Base, renewed
+    from omnigraph.query.traversal.adjacency_update import Base, updated_adjacency
 
-    # Only one path is the same table: a fork hands out the same row ids for other rows.
+    # Keyed by path: a fork assigns the same row ids to other rows.
     key = ("newest adjacency", edges.key[0], sources.key[0], targets.key[0])
     base = cache.get(key)
-    found = renewed(base, edges, sources, targets) if isinstance(base, Base) else None
-    if found is not None:
+    adjacency = updated_adjacency(base, edges, sources, targets) if isinstance(base, Base) else None
+    if adjacency is not None:
         edges.watch.use("arrays renewed")
     else:
-        found = adjacency_files.loaded(edges, sources, targets)
-        edges.watch.use("arrays built" if found is None else "arrays on disk")
-        if found is None:
-            found = _build(edges, sources, targets)
-            adjacency_files.keep(found, edges, sources, targets)
+        adjacency = adjacency_files.loaded(edges, sources, targets)
+        edges.watch.use("arrays built" if adjacency is None else "arrays on disk")
+        if adjacency is None:
+            adjacency = _build(edges, sources, targets)
+            adjacency_files.keep(adjacency, edges, sources, targets)
     if not isinstance(base, Base) or base.edges <= edges.key[1]:
-        # Counted once more, so that nothing old stays beyond the budget.
-        made = Base(edges.key[1], sources.key[1], targets.key[1], found)
-        cache.put(key, made, found.bytes)
-    return found
+        # Counted a second time, so that old arrays do not stay beyond the budget.
+        newest = Base(edges.key[1], sources.key[1], targets.key[1], adjacency)
+        cache.put(key, newest, adjacency.bytes)
+    return adjacency
 
 
 def _build(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency:
@@ -180,24 +182,26 @@ def _build(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Ad
 
 
 def _resolved(nodes: StoredTable, ids: pa.Array) -> np.ndarray:
-    # No commit leaves an edge without its nodes: a damaged file does.
-    known = nodes.column("id")
-    # Every call hashes the known ids anew: so the parts are large beside these.
-    size = max(4 * len(known), sorting.PART_ROWS)
+    # No commit leaves an edge without its nodes; a damaged file may.
+    known_ids = nodes.column("id")
+    # Every call hashes all node ids again: so the parts are large compared to them.
+    size = max(4 * len(known_ids), sorting.PART_ROWS)
     parts = []
     for start in range(0, max(len(ids), 1), size):
         checkpoint()
-        parts.append(np.asarray(pc.index_in(ids.slice(start, size), value_set=known).fill_null(-1)).astype(np.int64))
-    places = np.concatenate(parts)
-    if len(places) and int(places.min()) < 0:
+        parts.append(
+            np.asarray(pc.index_in(ids.slice(start, size), value_set=known_ids).fill_null(-1)).astype(np.int64)
+        )
+    positions = np.concatenate(parts)
+    if len(positions) and int(positions.min()) < 0:
         raise StorageError(doing="following edges", detail="an edge has an end that is no node; `verify` names it")
-    return nodes.numbering().rowids[places] if len(places) else places
+    return nodes.numbering().rowids[positions] if len(positions) else positions
 
 
 def _half(near: np.ndarray, far: np.ndarray, edges: np.ndarray, size: int) -> Half:
     order = argsort_pairs(near, far)
     near, far = near[order], far[order]
     offsets = bounds_of(np.bincount(near, minlength=size) if len(near) else np.zeros(size, dtype=np.int64))
-    twice = (near[1:] == near[:-1]) & (far[1:] == far[:-1])
-    narrow = np.int32 if size < 2**31 and (len(far) == 0 or int(far.max()) < 2**31) else np.int64
-    return Half(offsets, far.astype(narrow), edges[order], not bool(twice.any()))
+    is_parallel = (near[1:] == near[:-1]) & (far[1:] == far[:-1])
+    node_type = np.int32 if size < 2**31 and (len(far) == 0 or int(far.max()) < 2**31) else np.int64
+    return Half(offsets, far.astype(node_type), edges[order], not bool(is_parallel.any()))

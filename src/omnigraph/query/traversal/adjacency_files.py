@@ -1,11 +1,11 @@
-"""Adjacency arrays on disk, beside the graph: a new process maps them into memory instead of building them.
+"""Adjacency arrays on disk, in the folder of the graph: a new process maps them into memory instead of building them.
 
     <graph>/__cache/adjacency/<digest of the versions>/{out,into}.{offsets,nodes,edges}.npy, meta.json
 
-Only where OMNIGRAPH_QUERY_DISK is `on`, on a local disk, for arrays by row id, and for tables of some size. A folder
-appears under its name when it is complete; that of an older version of the same table goes when a newer one comes, and
-cleanup removes those of versions that are gone. All of it is derived and may be removed at any time. A disk that is
-full or may not be written to is no error of a query, and neither is a folder that is a symbolic link: it is left alone.
+Only where OMNIGRAPH_QUERY_DISK is `on`, on a local disk, for arrays by row id, and for tables of some size. A folder is
+renamed to its name when it is complete; writing it removes that of an older version of the same table, and cleanup
+removes those of removed versions. All files are derived and may be removed at any time. A full or read-only disk is no
+error of a query, and neither is a folder that is a symbolic link: it is left alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PARTS = ("offsets", "nodes", "edges")
 
 
 def folder_of(graph: str | None) -> str | None:
-    """Where the arrays of a graph may be kept; None where they are not."""
+    """The folder for the arrays of a graph; None if they are not stored."""
     if graph is None or not environment.switch(VARIABLE, default=False):
         return None
     return os.path.join(graph, CACHE)
@@ -50,13 +50,17 @@ def loaded(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Ad
         halves = [_half(folder, name, meta[name]) for name in ("out", "into")]
     except (OSError, ValueError, KeyError, TypeError, EOFError, SymlinkInGraph):
         return None
-    made = Adjacency(Index(meta["sources"], None), Index(meta["targets"], None), *halves)
-    is_whole = (
-        len(made.out.offsets) == made.sources.size + 1
-        and len(made.into.offsets) == made.targets.size + 1
-        and made.edges == edges.rows == len(made.into.nodes) == len(made.out.edges) == len(made.into.edges)
+    adjacency = Adjacency(Index(meta["sources"], None), Index(meta["targets"], None), *halves)
+    is_complete = (
+        len(adjacency.out.offsets) == adjacency.sources.size + 1
+        and len(adjacency.into.offsets) == adjacency.targets.size + 1
+        and adjacency.edges
+        == edges.rows
+        == len(adjacency.into.nodes)
+        == len(adjacency.out.edges)
+        == len(adjacency.into.edges)
     )
-    return made if meta.get("format") == _FORMAT and is_whole else None
+    return adjacency if meta.get("format") == _FORMAT and is_complete else None
 
 
 def is_kept(edges: StoredTable, sources: StoredTable, targets: StoredTable) -> bool:
@@ -70,7 +74,7 @@ def _half(folder: str, name: str, simple: bool) -> Half:
 
 
 def keep(arrays: Adjacency, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> None:
-    """Write the arrays, if that is wanted and possible."""
+    """Write the arrays if that is enabled and possible."""
     root = folder_of(edges.graph)
     if root is None or arrays.edges < EDGES_MIN:
         return
@@ -96,7 +100,7 @@ def keep(arrays: Adjacency, edges: StoredTable, sources: StoredTable, targets: S
             json.dump(meta, file)
         os.rename(partial, os.path.join(root, name))
     except (OSError, SymlinkInGraph):
-        # Another process was quicker, or the disk does not want it.
+        # Another process has written them, or the disk is full or read-only.
         nofollow.remove_tree(_graph(edges), _inside(partial))
         return
     _drop_older(_graph(edges), edges, name)
@@ -108,7 +112,7 @@ def _graph(edges: StoredTable) -> Location:
 
 
 def _inside(folder: str) -> str:
-    """A folder of CACHE, relative to the graph."""
+    """The path of a folder of CACHE, relative to the graph."""
     return f"{CACHE}/{os.path.basename(folder)}"
 
 

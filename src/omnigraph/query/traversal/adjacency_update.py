@@ -1,12 +1,12 @@
-"""Adjacency of a new version from that of an older one, where little has changed between them.
+"""Adjacency of a new version from that of an older one, if few rows changed between them.
 
-1. base     the newest arrays of the same tables that are in the cache, with the versions they were made of
-2. delta    edges added, changed and removed since, as Lance tells them; nodes removed since
-3. apply    removed edges leave their slots, added ones are put behind the others of their nodes
+1. base     the newest cached arrays of the same tables, with the versions they were built from
+2. delta    edges added, changed and removed since, from Lance's delta; nodes removed since
+3. apply    slots of removed edges are deleted, added edges are inserted after the others of their nodes
 
-None, and so a new build, where that does not hold: row ids that move, arrays by place instead of by row id, a base
-version that was collected, more than a tenth of the edges changed, or a node removed that an edge still leads to
-(it was removed and made again under its id, and its row id is another one now).
+The result is None, and the caller builds the arrays, if row ids are not stable, the arrays are by position instead of
+by row id, the base version was removed by cleanup, more than a tenth of the edges changed, or a node was removed that
+an edge still leads to (it was inserted again with the same id, and now has another row id).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHANGED_MIN = 1000
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """Arrays that were made, and of which versions."""
+    """Arrays, and the versions they were built from."""
 
     edges: int
     sources: int
@@ -38,7 +38,7 @@ class Base:
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Edges that are new or have new ends, and row ids of edges that are gone or were changed."""
+    """Edges that are new or have new ends, and row ids of edges that were removed or changed."""
 
     ids: np.ndarray
     src: pa.Array
@@ -46,7 +46,7 @@ class Changes:
     removed: np.ndarray
 
 
-def renewed(base: Base, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency | None:
+def updated_adjacency(base: Base, edges: StoredTable, sources: StoredTable, targets: StoredTable) -> Adjacency | None:
     arrays = base.arrays
     if arrays.sources.numbering is not None or arrays.targets.numbering is not None:
         return None
@@ -54,9 +54,9 @@ def renewed(base: Base, edges: StoredTable, sources: StoredTable, targets: Store
         return None
     try:
         changes = _changes(edges, base.edges)
-        gone = [_removed(sources, base.sources), _removed(targets, base.targets)]
+        removed_nodes = [_removed(sources, base.sources), _removed(targets, base.targets)]
     except StorageError:
-        # The base version is no longer there.
+        # The base version no longer exists.
         return None
     count = len(changes.ids) + len(changes.removed)
     if count > max(CHANGED_MIN, CHANGED_MAX * arrays.edges):
@@ -67,7 +67,7 @@ def renewed(base: Base, edges: StoredTable, sources: StoredTable, targets: Store
         return None
     out = _applied(arrays.out, changes, src, dst, start.size)
     into = _applied(arrays.into, changes, dst, src, end.size)
-    for half, removed in ((out, gone[0]), (into, gone[1])):
+    for half, removed in ((out, removed_nodes[0]), (into, removed_nodes[1])):
         if len(removed) and bool((half.degrees(removed[removed < len(half.offsets) - 1]) > 0).any()):
             return None
     return Adjacency(start, end, out, into)
@@ -75,8 +75,8 @@ def renewed(base: Base, edges: StoredTable, sources: StoredTable, targets: Store
 
 def _changes(edges: StoredTable, since: int) -> Changes:
     if edges.dataset.version == since:
-        none = np.empty(0, dtype=np.int64)
-        return Changes(none, pa.array([], pa.string()), pa.array([], pa.string()), none)
+        empty = np.empty(0, dtype=np.int64)
+        return Changes(empty, pa.array([], pa.string()), pa.array([], pa.string()), empty)
     with tables_of.reading(edges.dataset, edges.type):
         delta = edges.dataset.delta(compared_against=since)
         inserted, updated = delta.get_inserted_rows().read_all(), delta.get_updated_rows().read_all()
@@ -99,7 +99,7 @@ def _ids(rows: pa.Table) -> np.ndarray:
 
 
 def _grown(index: Index, nodes: StoredTable) -> Index:
-    """Room for nodes that have come since."""
+    """The index, extended for nodes added since."""
     rowids = nodes.numbering().rowids
     return Index(max(index.size, int(rowids[-1]) + 1 if len(rowids) else 0), None)
 
@@ -107,12 +107,12 @@ def _grown(index: Index, nodes: StoredTable) -> Index:
 def _applied(half: Half, changes: Changes, near: np.ndarray, far: np.ndarray, size: int) -> Half:
     keep = ~member(half.edges, changes.removed)
     degrees = np.zeros(size, dtype=np.int64)
-    old = np.diff(half.offsets)
-    degrees[: len(old)] = old
+    old_degrees = np.diff(half.offsets)
+    degrees[: len(old_degrees)] = old_degrees
     nodes, edges = half.nodes, half.edges
     if not keep.all():
-        lost = np.flatnonzero(~keep)
-        owners = np.searchsorted(half.offsets, lost, side="right") - 1
+        removed_slots = np.flatnonzero(~keep)
+        owners = np.searchsorted(half.offsets, removed_slots, side="right") - 1
         np.subtract.at(degrees, owners, 1)
         nodes, edges = nodes[keep], edges[keep]
     order = np.lexsort((far, near))
@@ -120,10 +120,10 @@ def _applied(half: Half, changes: Changes, near: np.ndarray, far: np.ndarray, si
     ends = bounds_of(degrees)[near + 1]
     nodes, edges = np.insert(nodes, ends, far.astype(nodes.dtype)), np.insert(edges, ends, ids)
     np.add.at(degrees, near, 1)
-    made = Half(bounds_of(degrees), nodes, edges, half.is_simple)
-    if made.is_simple and len(near):
-        at, slots = made.slots(unique(near))
-        pairs = unique(at * np.int64(int(nodes.max()) + 1) + nodes[slots])
+    applied = Half(bounds_of(degrees), nodes, edges, half.is_simple)
+    if applied.is_simple and len(near):
+        positions, slots = applied.slots(unique(near))
+        pairs = unique(positions * np.int64(int(nodes.max()) + 1) + nodes[slots])
         if len(pairs) < len(slots):
-            made = Half(made.offsets, nodes, edges, False)
-    return made
+            applied = Half(applied.offsets, nodes, edges, False)
+    return applied

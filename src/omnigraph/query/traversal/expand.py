@@ -1,8 +1,8 @@
 """Traversals: from bound rows over one `Expand` clause to more or fewer bound rows.
 
-1. ends     the end that is bound, or the one with fewer different nodes, is walked from; each node once
+1. ends     the walk starts at the bound end, or at the one with fewer distinct nodes; from each node once
 2. walk     by mode: pairs (breadth first), edges (one hop), paths and shortest (`paths`)
-3. join     what was found with the rows that asked for it; where both ends are bound only pairs that are rows remain
+3. join     the pairs with the rows of their starts; where both ends are bound, only pairs that are rows remain
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from omnigraph.query.execution.frame import (
 from omnigraph.query.execution.sorting import sort
 from omnigraph.query.limits import reserve
 from omnigraph.query.tables.source import Source
-from omnigraph.query.traversal.hops import Found, Hops, pairs_once, reversed_step
+from omnigraph.query.traversal.hops import HopPairs, Hops, pairs_once, reversed_step
 from omnigraph.query.traversal.paths import all_paths, shortest_paths
 
 
 @dataclass(frozen=True, eq=False)
 class Walked:
-    """`near[i]` is the place of a start, `far[i]` the node that was found from there."""
+    """`near[i]` is the position of a start, `far[i]` a node reached from there."""
 
     near: np.ndarray
     far: np.ndarray
@@ -57,7 +57,7 @@ def expand(
     distinct: bool = False,
     rows_max: int | None = None,
 ) -> Frame:
-    """`live`: the variables that are used later. `distinct`: equal rows count as one.
+    """Bind the free variables of the clause. `live`: the variables used later. `distinct`: equal rows count once.
 
     `rows_max`: see `Watch.building`.
     """
@@ -72,9 +72,9 @@ def expand(
         backwards = counts[1] * 4 < counts[0]
     near_slot, far_slot = (ends[1], ends[0]) if backwards else ends
     if distinct and not both and live is not None and clause.path is None:
-        short = _shortened(source, clause, frame, near_slot, far_slot, live, backwards=backwards)
-        if short is not None:
-            return short
+        shortened = _shortened(source, clause, frame, near_slot, far_slot, live, backwards=backwards)
+        if shortened is not None:
+            return shortened
     starts, of_row = factorize(frame.columns[near_slot])
     goals = factorize(frame.columns[far_slot])[0] if both else None
     pairs_max = None if both else rows_max
@@ -91,10 +91,10 @@ def expand(
     if clause.path is not None:
         columns[clause.path.slot] = np.arange(len(walked.near), dtype=np.int64)
     with source.watch.holding(walked.bytes):
-        found = joined(frame, left, right, size, columns, partial(source.watch.building, rows_max=rows_max))
+        frame_joined = joined(frame, left, right, size, columns, partial(source.watch.building, rows_max=rows_max))
     if clause.path is None or walked.paths is None:
-        return found
-    return found.add(clause.path.slot, found.columns[clause.path.slot], walked.paths)
+        return frame_joined
+    return frame_joined.add(clause.path.slot, frame_joined.columns[clause.path.slot], walked.paths)
 
 
 def _shortened(
@@ -107,7 +107,7 @@ def _shortened(
     *,
     backwards: bool,
 ) -> Frame | None:
-    """Where not every pair has to be made: only whether there is one counts, or only which nodes are reached."""
+    """The rows without building every pair, if only the existence of a pair or the reached nodes matter; else None."""
     if clause.mode not in ("pairs", "edges") or clause.minimum != 1:
         return None
     if clause.edge is not None and clause.edge.slot in live:
@@ -116,11 +116,11 @@ def _shortened(
     target = clause.source if backwards else clause.target
     typed = {s.ends for s in steps} <= set(target.types)
     hops = Hops(source, steps, edges=False)
-    none = {} if clause.edge is None else {clause.edge.slot: NULL}
+    unbound = {} if clause.edge is None else {clause.edge.slot: NULL}
     if far_slot not in live and typed:
         starts, of_row = factorize(frame.columns[near_slot])
         kept = frame.keep(hops.some(starts)[of_row])
-        for slot in (far_slot, *none):
+        for slot in (far_slot, *unbound):
             kept = kept.add(slot, np.full(kept.rows, NULL, dtype=np.int64))
         return kept
     others = [s for s in frame.columns if s in live and s != far_slot]
@@ -130,17 +130,17 @@ def _shortened(
         pairs = None if others[0] == near_slot else hops.ends_by(frame.columns[others[0]], frame.columns[near_slot])
         if pairs is None:
             return None
-        made = Frame(len(pairs[1]), {others[0]: pairs[0], far_slot: pairs[1]}, frame.paths)
+        reached = Frame(len(pairs[1]), {others[0]: pairs[0], far_slot: pairs[1]}, frame.paths)
     else:
         ends = hops.ends(factorize(frame.columns[near_slot])[0])
-        made = Frame(len(ends), {far_slot: ends})
-    for slot in (near_slot, *none):
-        made = made.add(slot, np.full(made.rows, NULL, dtype=np.int64))
-    return made
+        reached = Frame(len(ends), {far_slot: ends})
+    for slot in (near_slot, *unbound):
+        reached = reached.add(slot, np.full(reached.rows, NULL, dtype=np.int64))
+    return reached
 
 
 def _pair_keys(of_row: np.ndarray, far_of_row: np.ndarray, walked: Walked) -> tuple[np.ndarray, np.ndarray, int]:
-    """Numbers that rows and finds share where they agree in both ends: (of rows, of finds, how many there are)."""
+    """Keys that are equal where a row and a pair agree in both ends: (keys of rows, keys of pairs, number of keys)."""
     nodes, numbers = factorize(np.concatenate([far_of_row, walked.far]))
     size = max(1, len(nodes))
     left = of_row * size + numbers[: len(of_row)]
@@ -162,22 +162,22 @@ def _walk(
     steps = tuple(reversed_step(s) for s in clause.steps) if backwards else clause.steps
     hops = Hops(source, steps, edges=clause.mode == "edges", where=edge_where)
     if clause.mode == "edges":
-        found = hops.hop(starts)
-        return Walked(found.near, found.far, found.edge)
+        pairs = hops.hop(starts)
+        return Walked(pairs.near, pairs.far, pairs.edge)
     if clause.mode == "paths":
         assert clause.maximum is not None
         paths = all_paths(source, hops, starts, clause.minimum, clause.maximum, backwards=backwards, goals=goals)
         return Walked(paths.near, paths.far, paths=paths.paths)
     if clause.mode == "shortest":
         return _shortest(source, clause, hops, starts, backwards=backwards, goals=goals)
-    found = _pairs(hops, starts, clause.minimum, clause.maximum, backwards=backwards, pairs_max=pairs_max)
-    return Walked(found.near, found.far)
+    pairs = _pairs(hops, starts, clause.minimum, clause.maximum, backwards=backwards, pairs_max=pairs_max)
+    return Walked(pairs.near, pairs.far)
 
 
 def _shortest(
     source: Source, clause: Expand, hops: Hops, starts: np.ndarray, *, backwards: bool, goals: np.ndarray | None
 ) -> Walked:
-    """Of equally short paths the one whose ids come first is found by walking forwards."""
+    """Walk forwards: only so is the first path by ids chosen among equally short ones."""
     if not backwards:
         paths = shortest_paths(source, hops, starts, clause.minimum, clause.maximum, goals=goals)
         return Walked(paths.near, paths.far, paths=paths.paths)
@@ -185,8 +185,8 @@ def _shortest(
     begins = factorize(pairs.far)[0]
     forward = Hops(source, clause.steps, edges=False)
     paths = shortest_paths(source, forward, begins, clause.minimum, clause.maximum, goals=starts)
-    at = np.searchsorted(starts, paths.far)
-    return Walked(at, begins[paths.near], paths=paths.paths)
+    positions = np.searchsorted(starts, paths.far)
+    return Walked(positions, begins[paths.near], paths=paths.paths)
 
 
 # ---- pairs -----------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _shortest(
 
 def _pairs(
     hops: Hops, starts: np.ndarray, low: int, high: int | None, *, backwards: bool, pairs_max: int | None = None
-) -> Found:
+) -> HopPairs:
     if low == high == 1:
         return pairs_once(hops.hop(starts))
     return reach(hops, starts, low, high, backwards=backwards, pairs_max=pairs_max)
@@ -202,11 +202,11 @@ def _pairs(
 
 def reach(
     hops: Hops, starts: np.ndarray, low: int, high: int | None, *, backwards: bool, pairs_max: int | None = None
-) -> Found:
-    """Breadth first from every start at once; a node is entered once per start. `pairs_max`: each is a row at least.
+) -> HopPairs:
+    """Breadth first from all starts at once; a node is entered once per start. `pairs_max`: see `Watch.building`.
 
-    Forwards, a loop makes its node a find of the hop that crosses it. Backwards the roles are changed: it is the loop
-    of the start that makes every node a find of the hop after the one that has reached it.
+    Forwards, the hop that crosses a loop reaches its node again. Backwards, the loop of a start counts instead: every
+    node is reached again by the hop after the one that has reached it.
     """
     count = len(starts)
     seen = Seen(count)
@@ -218,52 +218,52 @@ def reach(
     while len(near) and (high is None or hop < high):
         hop += 1
         with hops.source.watch.holding(seen.bytes):
-            found, loops = _across(hops, near, far)
+            pairs, loops = _across(hops, near, far)
         if backwards and hop == 1:
             loop_starts = np.sort(loops[0])
         if backwards and hop >= low:
-            # What the hop before has reached, once more over the loop of the start.
-            again = member(near, loop_starts)
-            parts.append((near[again], far[again]))
+            # The nodes of the previous hop are reached again over the loop of the start.
+            loops_again = member(near, loop_starts)
+            parts.append((near[loops_again], far[loops_again]))
         elif not backwards and hop >= low:
             parts.append(loops)
-        with hops.source.watch.holding(seen.bytes + 2 * found.near.nbytes):
-            fresh = seen.fresh(found.near, found.far)
-        near, far = found.near[fresh], found.far[fresh]
-        del found
+        with hops.source.watch.holding(seen.bytes + 2 * pairs.near.nbytes):
+            fresh = seen.fresh(pairs.near, pairs.far)
+        near, far = pairs.near[fresh], pairs.far[fresh]
+        del pairs
         seen.add(near, far)
         if hop >= low:
             parts.append((near, far))
             reached += len(near)
             hops.source.watch.building(reached, 2, rows_max=pairs_max)
     if not parts:
-        none = np.empty(0, dtype=np.int64)
-        return Found(none, none, None)
+        empty = np.empty(0, dtype=np.int64)
+        return HopPairs(empty, empty, None)
     hops.source.watch.memory(sum(len(p[0]) for p in parts) * 60)
-    return pairs_once(Found(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), None))
+    return pairs_once(HopPairs(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), None))
 
 
-def _across(hops: Hops, near: np.ndarray, far: np.ndarray) -> tuple[Found, tuple[np.ndarray, np.ndarray]]:
-    """One hop of many starts: the pairs that it reaches, each once, and those that cross a loop."""
+def _across(hops: Hops, near: np.ndarray, far: np.ndarray) -> tuple[HopPairs, tuple[np.ndarray, np.ndarray]]:
+    """One hop of many starts: the distinct pairs that it reaches, and those that cross a loop."""
     nodes, numbers = factorize(far)
-    once = pairs_once(hops.hop(nodes))
-    is_loop = nodes[once.near] == once.far
-    looping = np.flatnonzero(member(numbers, np.sort(once.near[is_loop])))
-    parts, held = [], 0
-    for block in blocks(np.bincount(once.near, minlength=len(nodes))[numbers], near):
+    hop_pairs = pairs_once(hops.hop(nodes))
+    is_loop = nodes[hop_pairs.near] == hop_pairs.far
+    looping = np.flatnonzero(member(numbers, np.sort(hop_pairs.near[is_loop])))
+    parts, held_bytes = [], 0
+    for block in blocks(np.bincount(hop_pairs.near, minlength=len(nodes))[numbers], near):
         hops.source.watch.tick()
-        rows, hits = pairs_joined(numbers[block], once.near, len(nodes))
-        hops.source.watch.memory(held + len(rows) * 48)
-        parts.append(pairs_once(Found(near[block][rows], once.far[hits], None)))
-        held += parts[-1].near.nbytes * 2
-    hops.source.watch.memory(2 * held)
-    # Rows of one start are in one block: no pair is in two of them.
-    found = Found(np.concatenate([p.near for p in parts]), np.concatenate([p.far for p in parts]), None, True)
-    return found, (near[looping], far[looping])
+        rows, hits = pairs_joined(numbers[block], hop_pairs.near, len(nodes))
+        hops.source.watch.memory(held_bytes + len(rows) * 48)
+        parts.append(pairs_once(HopPairs(near[block][rows], hop_pairs.far[hits], None)))
+        held_bytes += parts[-1].near.nbytes * 2
+    hops.source.watch.memory(2 * held_bytes)
+    # All rows of one start are in one block: no pair is in two blocks.
+    pairs = HopPairs(np.concatenate([p.near for p in parts]), np.concatenate([p.far for p in parts]), None, True)
+    return pairs, (near[looping], far[looping])
 
 
 class Seen:
-    """Which (start, node) pairs were reached, hop by hop. Pairs come in order of their starts."""
+    """The (start, node) pairs reached so far, hop by hop. Pairs are added in order of their starts."""
 
     def __init__(self, starts: int) -> None:
         self.starts = starts
@@ -276,7 +276,7 @@ class Seen:
             self.bytes += near.nbytes + far.nbytes
 
     def fresh(self, near: np.ndarray, far: np.ndarray) -> np.ndarray:
-        """Which of these pairs, each there once, were not reached before."""
+        """Which of these distinct pairs were not reached before."""
         keep = np.ones(len(near), dtype=bool)
         for starts, nodes in self._parts:
             if len(near):
@@ -292,6 +292,6 @@ def _pairs_among(pairs: tuple[np.ndarray, np.ndarray], others: tuple[np.ndarray,
     if packing is None:
         both[1] = factorize(both[1])[1]
         packing = Packing.of(both)
-        assert packing is not None, "two columns of so many rows fit into 63 bits"
+        assert packing is not None, "two factorized columns fit into 63 bits"
     keys = packing.pack(both)
     return member(keys[len(others[0]) :], sort(keys[: len(others[0])]))

@@ -1,4 +1,4 @@
-"""Paths: every one without a repeated node, or one shortest per pair of ends. Level by level, all starts at once."""
+"""Paths: all without a repeated node, or one shortest per pair of ends. Level by level, all starts at once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class FoundPaths:
-    """Path i leads from the start at place `near[i]` to the node `far[i]`."""
+class WalkedPaths:
+    """Path i leads from the start at position `near[i]` to the node `far[i]`."""
 
     near: np.ndarray
     far: np.ndarray
@@ -35,69 +35,70 @@ def all_paths(
     *,
     backwards: bool,
     goals: np.ndarray | None,
-) -> FoundPaths:
+) -> WalkedPaths:
     """Paths that visit no node twice, but may end where they start; with `goals` only those that end there.
 
-    `walked` holds one unfinished path per row. A hop is made some rows at a time, since it may make very many of each.
+    `walked` holds one unfinished path per row. A hop extends a block of rows at a time, since each may become very
+    many.
     """
     near = np.arange(len(starts), dtype=np.int64)
     walked = starts.reshape(-1, 1)
-    done: list[tuple[np.ndarray, np.ndarray]] = []
-    held = done_bytes = 0
+    finished: list[tuple[np.ndarray, np.ndarray]] = []
+    held_bytes = finished_bytes = 0
     for hop in range(1, high + 1):
         if len(near) == 0:
             break
         nodes, numbers = factorize(walked[:, -1])
-        once = pairs_once(hops.hop(nodes))
-        onwards: list[tuple[np.ndarray, np.ndarray]] = []
-        for block in blocks(np.bincount(once.near, minlength=len(nodes))[numbers]):
+        hop_pairs = pairs_once(hops.hop(nodes))
+        unfinished: list[tuple[np.ndarray, np.ndarray]] = []
+        for block in blocks(np.bincount(hop_pairs.near, minlength=len(nodes))[numbers]):
             source.watch.tick()
-            rows, hits = pairs_joined(numbers[block], once.near, len(nodes))
-            source.watch.memory(held + len(rows) * 8 * (hop + 2) * 2)
-            longer = np.column_stack([walked[block][rows], once.far[hits]])
-            begun = near[block][rows]
+            rows, hits = pairs_joined(numbers[block], hop_pairs.near, len(nodes))
+            source.watch.memory(held_bytes + len(rows) * 8 * (hop + 2) * 2)
+            longer = np.column_stack([walked[block][rows], hop_pairs.far[hits]])
+            origin = near[block][rows]
             fresh = ~(longer[:, 1:-1] == longer[:, -1:]).any(axis=1)
             if hop >= low:
-                ended = fresh if goals is None else fresh & member(longer[:, -1], goals)
-                done.append((begun[ended], longer[ended]))
-                held += done[-1][0].nbytes + done[-1][1].nbytes
-                done_bytes += done[-1][0].nbytes + done[-1][1].nbytes
+                is_finished = fresh if goals is None else fresh & member(longer[:, -1], goals)
+                finished.append((origin[is_finished], longer[is_finished]))
+                held_bytes += finished[-1][0].nbytes + finished[-1][1].nbytes
+                finished_bytes += finished[-1][0].nbytes + finished[-1][1].nbytes
             if hop < high:
-                open_ = fresh & (longer[:, -1] != longer[:, 0])
-                onwards.append((begun[open_], longer[open_]))
-                held += onwards[-1][0].nbytes + onwards[-1][1].nbytes
-        held -= near.nbytes + walked.nbytes
-        if not onwards:
+                is_open = fresh & (longer[:, -1] != longer[:, 0])
+                unfinished.append((origin[is_open], longer[is_open]))
+                held_bytes += unfinished[-1][0].nbytes + unfinished[-1][1].nbytes
+        held_bytes -= near.nbytes + walked.nbytes
+        if not unfinished:
             break
-        source.watch.memory(2 * held - done_bytes)
-        near = concatenated([n for n, _ in onwards])
-        walked = concatenated([w for _, w in onwards])
+        source.watch.memory(2 * held_bytes - finished_bytes)
+        near = concatenated([n for n, _ in unfinished])
+        walked = concatenated([w for _, w in unfinished])
     del near, walked
-    source.watch.memory(3 * done_bytes)
-    return _gathered(done, backwards=backwards)
+    source.watch.memory(3 * finished_bytes)
+    return _concatenated_paths(finished, backwards=backwards)
 
 
-def _gathered(done: list[tuple[np.ndarray, np.ndarray]], *, backwards: bool) -> FoundPaths:
-    if not done:
-        none = np.empty(0, dtype=np.int64)
-        return FoundPaths(none, none, Paths(np.zeros(1, dtype=np.int64), none))
-    near = concatenated([n for n, _ in done])
-    far = concatenated([p[:, -1] for _, p in done])
-    codes = concatenated([(p[:, ::-1] if backwards else p).reshape(-1) for _, p in done])
+def _concatenated_paths(parts: list[tuple[np.ndarray, np.ndarray]], *, backwards: bool) -> WalkedPaths:
+    if not parts:
+        empty = np.empty(0, dtype=np.int64)
+        return WalkedPaths(empty, empty, Paths(np.zeros(1, dtype=np.int64), empty))
+    near = concatenated([n for n, _ in parts])
+    far = concatenated([p[:, -1] for _, p in parts])
+    codes = concatenated([(p[:, ::-1] if backwards else p).reshape(-1) for _, p in parts])
     offsets = np.zeros(len(near) + 1, dtype=np.int64)
     path = code = 0
-    for _, part in done:
+    for _, part in parts:
         checkpoint()
         count, nodes = part.shape
         offsets[path + 1 : path + count + 1] = np.arange(code + nodes, code + part.size + 1, nodes)
         path, code = path + count, code + part.size
-    return FoundPaths(near, far, Paths(offsets, codes))
+    return WalkedPaths(near, far, Paths(offsets, codes))
 
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """Pairs reached at one distance, in order of their starts. `before` is a pair's place in the level before, `rank`
-    the order of its path among those of its start.
+    """Pairs reached at one distance, in order of their starts. `before` is the position of the pair's predecessor in
+    the previous level, `rank` the order of its path among those of its start.
     """
 
     near: np.ndarray
@@ -121,11 +122,11 @@ class _Level:
 
 def shortest_paths(
     source: Source, hops: Hops, starts: np.ndarray, low: int, high: int | None, *, goals: np.ndarray | None
-) -> FoundPaths:
-    """One path of the fewest edges per pair; of several the one whose ids come first.
+) -> WalkedPaths:
+    """One path of the fewest edges per pair; among several the first by the ids of its nodes.
 
-    All paths of a level have the same length. So the first path to a node goes over the node of the level before whose
-    own path comes first, and paths of a level are ordered by that path and then by their last node.
+    All paths of a level have the same length. So the first path to a node goes over the node of the previous level
+    whose own path comes first, and paths of a level are ordered by that path and then by their last node.
     """
     from omnigraph.query.traversal.expand import Seen
 
@@ -138,21 +139,21 @@ def shortest_paths(
     while len(levels[-1].near) and (high is None or len(levels) <= high):
         hop, last = len(levels), levels[-1]
         nodes, numbers = factorize(last.far)
-        once = pairs_once(hops.hop(nodes))
+        hop_pairs = pairs_once(hops.hop(nodes))
         if hop == low:
-            # Only where the node itself is too near does the way over its loop count.
-            loops = np.flatnonzero(np.isin(numbers, once.near[nodes[once.near] == once.far]))
+            # The path over a node's own loop counts only where the node itself is nearer than `low`.
+            loops = np.flatnonzero(np.isin(numbers, hop_pairs.near[nodes[hop_pairs.near] == hop_pairs.far]))
             ends.append((hop - 1, loops, True))
         parts: list[_Level] = []
-        held = sum(level.bytes for level in levels)
-        for block in blocks(np.bincount(once.near, minlength=len(nodes))[numbers], last.near):
+        held_bytes = sum(level.bytes for level in levels)
+        for block in blocks(np.bincount(hop_pairs.near, minlength=len(nodes))[numbers], last.near):
             source.watch.tick()
-            rows, hits = pairs_joined(numbers[block], once.near, len(nodes))
-            source.watch.memory(held + len(rows) * 64)
-            with source.watch.holding(held):
-                parts.append(_onwards(source, last, rows + block.start, once.far[hits], seen))
-            held += parts[-1].bytes
-        source.watch.memory(held + sum(part.bytes for part in parts))
+            rows, hits = pairs_joined(numbers[block], hop_pairs.near, len(nodes))
+            source.watch.memory(held_bytes + len(rows) * 64)
+            with source.watch.holding(held_bytes):
+                parts.append(_next_level(source, last, rows + block.start, hop_pairs.far[hits], seen))
+            held_bytes += parts[-1].bytes
+        source.watch.memory(held_bytes + sum(part.bytes for part in parts))
         levels.append(_Level.joined(parts))
         del parts
         seen.add(levels[-1].near, levels[-1].far)
@@ -162,8 +163,10 @@ def shortest_paths(
         return _traced(levels, ends, goals)
 
 
-def _onwards(source: Source, last: _Level, rows: np.ndarray, far: np.ndarray, seen: Seen) -> _Level:
-    """The pairs that a hop reaches first: each once, over the row of the level before whose path comes first."""
+def _next_level(source: Source, last: _Level, rows: np.ndarray, far: np.ndarray, seen: Seen) -> _Level:
+    """The pairs that this hop reaches for the first time, each over the row of the previous level whose path comes
+    first.
+    """
     near = last.near[rows]
     order = np.lexsort((last.rank[rows], far, near))
     near, far, rows = near[order], far[order], rows[order]
@@ -178,20 +181,20 @@ def _onwards(source: Source, last: _Level, rows: np.ndarray, far: np.ndarray, se
     return _Level(near, far, rows, rank)
 
 
-def _traced(levels: list[_Level], ends: list[tuple[int, np.ndarray, bool]], goals: np.ndarray | None) -> FoundPaths:
-    done: list[tuple[np.ndarray, np.ndarray]] = []
-    held = 0
-    for depth, at, loop in ends:
-        reserve(held + len(at) * 8 * (2 * depth + 6))
+def _traced(levels: list[_Level], ends: list[tuple[int, np.ndarray, bool]], goals: np.ndarray | None) -> WalkedPaths:
+    paths: list[tuple[np.ndarray, np.ndarray]] = []
+    held_bytes = 0
+    for depth, positions, loop in ends:
+        reserve(held_bytes + len(positions) * 8 * (2 * depth + 6))
         level = levels[depth]
         if goals is not None:
-            at = at[np.isin(level.far[at], goals)]
-        near = level.near[at]
-        columns = [level.far[at]] * (2 if loop else 1)
+            positions = positions[np.isin(level.far[positions], goals)]
+        near = level.near[positions]
+        columns = [level.far[positions]] * (2 if loop else 1)
         for d in range(depth, 0, -1):
-            at = levels[d].before[at]
-            columns.append(levels[d - 1].far[at])
-        done.append((near, np.column_stack(columns[::-1])))
-        held += done[-1][0].nbytes + done[-1][1].nbytes
-    reserve(3 * held)
-    return _gathered([d for d in done if len(d[0])], backwards=False)
+            positions = levels[d].before[positions]
+            columns.append(levels[d - 1].far[positions])
+        paths.append((near, np.column_stack(columns[::-1])))
+        held_bytes += paths[-1][0].nbytes + paths[-1][1].nbytes
+    reserve(3 * held_bytes)
+    return _concatenated_paths([d for d in paths if len(d[0])], backwards=False)
