@@ -97,7 +97,7 @@ def fragment_reuse(table: LanceDataset) -> str | None:
     return next((i.segments[0].uuid for i in table.describe_indices() if i.name == FRAGMENT_REUSE), None)
 
 
-def secure_reuse(location: Location, pin: Pin, table: LanceDataset) -> None:
+def sync_reuse_index(location: Location, pin: Pin, table: LanceDataset) -> None:
     """Sync the fragment-reuse index on a local disk. Lance keeps a small one in the version's own file."""
     uuid = fragment_reuse(table)
     folder = location.join(pin.path, "_indices", uuid or "")

@@ -80,7 +80,7 @@ class ControlObjects:
     def _require_no_link(self, name: str) -> None:
         nofollow.require_path(self._location, f"{RECOVERY}/{name}")
 
-    def secure(self, names: Iterable[str]) -> None:
+    def sync(self, names: Iterable[str]) -> None:
         """Make objects safe from a power loss. Few need it: most can be lost without a trace."""
         if self._root is not None:
             durability.sync_files([os.path.join(self._root, name) for name in names])
