@@ -6,11 +6,13 @@
     graph.insert({"Person": [{"name": "Ada", "age": 36}]})
     graph.snapshot().read("Person")
 
-Names are loaded when they are first used, so that importing the package costs nothing.
+Names are loaded when they are first used, so that importing the package costs little.
+The logger `omnigraph` has a NullHandler: a program that configures no logging sees no log lines.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.clone import clone_graph as clone
     from omnigraph.pipeline.datasource.source import register
     from omnigraph.pipeline.load.table_sources import TableSource
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __version__ = "0.1.0"
 

@@ -7,6 +7,7 @@ epoch. Undecided: recovered (rolled forward or back), then read again.
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from omnigraph.commit.plan import Plan
 from omnigraph.commit.publication import abort_record, commit_record, publish, with_checksums
 from omnigraph.commit.recovery import recover_epoch
 from omnigraph.commit.request import Aborted, Busy, Outcome, Request, require_commit
+from omnigraph.config.logs import log_event
 from omnigraph.errors import BranchNotFound, OmnigraphError, RecoveryPending, StaleView, StorageError, UncoveredDrift
 from omnigraph.storage.concurrency import map_threads
 from omnigraph.storage.durability import NotDurable
@@ -27,6 +29,8 @@ from omnigraph.storage.manifest.table import SwapLost
 
 if TYPE_CHECKING:
     from omnigraph.commit.committer import Committer
+
+logger = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 4
 DISCARDS_MAX = 4
@@ -74,6 +78,8 @@ class Attempt:
                 raise Busy
             outcome = self._attempts(prepared)
         except (SwapLost, effects.EffectMissed, effects.StaleWriter, StorageError) as failure:
+            event = "compare-and-swap lost" if isinstance(failure, SwapLost) else "attempt failed"
+            self._log(logging.INFO, event, failure)
             return self._resolve_outcome(failure)
         except (Busy, Aborted):
             raise
@@ -107,9 +113,10 @@ class Attempt:
             self.attempts += 1
             try:
                 return self._attempt(view, prepared, self.attempts - 1)
-            except effects.EffectMissed:
+            except effects.EffectMissed as missed:
                 if self.attempts >= ATTEMPTS_MAX:
                     raise
+                self._log(logging.INFO, "attempt retried", missed)
         raise effects.EffectMissed("no attempt landed")
 
     def _is_usable(self, prepared: Prepared, view: View) -> bool:
@@ -320,6 +327,20 @@ class Attempt:
             )
         except effects.EffectMissed:
             return None  # read the outcome again
+
+    def _log(self, level: int, event: str, failure: Exception) -> None:
+        log_event(
+            logger,
+            level,
+            event,
+            graph=self.committer.manifest.location.uri,
+            branch=self.request.branch,
+            epoch=self.lock.epoch,
+            table=self.lock.tables,
+            kind=self.operation.kind,
+            attempt=self.attempts,
+            reason=f"{type(failure).__name__}: {failure}",
+        )
 
     def _release(self) -> None:
         self.committer.observe("release")

@@ -18,6 +18,7 @@ no reader uses and the next writer recovers; a crash after 6 leaves a complete c
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,7 @@ from omnigraph.commit.operation import LeasesPins, Operation, Prepared, View
 from omnigraph.commit.phases import Observer, silent
 from omnigraph.commit.recovery import recover_epoch
 from omnigraph.commit.request import Aborted, Busy, Outcome, Refusals, Request, require_commit
+from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed, WriterBusy
 from omnigraph.legacy.intents import delete_recovered
 from omnigraph.legacy.migrate import require_current
@@ -44,6 +46,8 @@ from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.manifest.table import Manifest
 from omnigraph.storage.objects import leases
 from omnigraph.storage.objects.control_objects import ControlObjects
+
+logger = logging.getLogger(__name__)
 
 UNLOCKED_PREPARATIONS_MAX = 3
 """How often long work is prepared without the lock before it is prepared under it."""
@@ -112,17 +116,24 @@ class Committer:
                     pack_if_due(self.manifest)
                     return outcome
                 except Aborted as aborted:
+                    self._log_retry(logging.INFO, "operation retried after an abort", view, operation, aborted.refusal)
                     self._restore_strays(operation, request, lease_stack, deadline)
                     refusals.add(aborted.refusal, doing=f"committing {operation.kind}")
                     prepared = None
-                except VersionReclaimed:
+                except VersionReclaimed as error:
                     self._reraise_unless_moved(view)
+                    self._log_retry(logging.INFO, "operation retried on a newer view", view, operation, str(error))
                     prepared = None
                 except Busy:
-                    pass
+                    self._log_retry(logging.DEBUG, "operation retried after another writer", view, operation)
                 if time.monotonic() > deadline:
                     raise WriterBusy(branch=request.branch, waited_s=write_timeout_s())
             raise AssertionError("unreachable")
+
+    def _log_retry(self, level: int, event: str, view: View, operation: Operation, reason: str | None = None) -> None:
+        head, graph = view.head, self.manifest.location.uri
+        fields = {"branch": head.branch, "epoch": head.epoch + 1, "kind": operation.kind, "reason": reason}
+        log_event(logger, level, event, graph=graph, **fields)
 
     def _reraise_unless_moved(self, view: View) -> None:
         """Re-raise the current error unless another writer committed since `view` was read: then a cleanup may have
@@ -268,6 +279,17 @@ class Committer:
         claim = current if self.locks.is_own(current) else self.locks.claim(current)
         if claim is None:
             return False
+        log_event(
+            logger,
+            logging.WARNING,
+            "epoch claimed",
+            graph=self.manifest.location.uri,
+            branch=branch,
+            epoch=claim.epoch,
+            table=claim.tables,
+            kind=claim.kind,
+            claimant=claim.claimant,
+        )
         try:
             view = self.view(branch)
             record = recover_epoch(

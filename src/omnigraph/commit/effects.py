@@ -13,6 +13,7 @@ is published with it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -21,6 +22,7 @@ from omnigraph.commit.operation import LaterStep, Prepared, TableWork, View
 from omnigraph.commit.phases import Observer
 from omnigraph.commit.plan import Plan, PlannedTable
 from omnigraph.commit.stamp import Stamp
+from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed
 from omnigraph.storage import durability
 from omnigraph.storage.concurrency import map_threads
@@ -32,6 +34,8 @@ from omnigraph.storage.lance.indices import sync_reuse_index
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.transactions import step_at, steps_above
 from omnigraph.storage.manifest.records import Pin
+
+logger = logging.getLogger(__name__)
 
 
 class StaleWriter(Exception):
@@ -116,7 +120,20 @@ def restore_leftovers(
         is_own = stamp.epoch == lock.epoch and stamp.nonce == lock.nonce
         if stamp.epoch > lock.epoch or (is_own and stamp.is_restore and stamp.step != f"r{lock.claimant}"):
             raise StaleWriter(str(stamp))
-    return restore(view, pin, lock, attempt=attempt, newest_version=newest.version, observe=observe)
+    restored = restore(view, pin, lock, attempt=attempt, newest_version=newest.version, observe=observe)
+    log_event(
+        logger,
+        logging.INFO,
+        "leftover versions restored",
+        graph=tables.location.uri,
+        branch=view.head.branch,
+        epoch=lock.epoch,
+        table=table,
+        versions=[version for version, _ in stamps],
+        restored_to=pin.version,
+        version=restored.version,
+    )
+    return restored
 
 
 def is_declared(table: Any, version: int, declared: Sequence[str]) -> bool:

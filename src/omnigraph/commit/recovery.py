@@ -13,6 +13,7 @@ process recovers it the same way.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -23,11 +24,14 @@ from omnigraph.commit.phases import Observer
 from omnigraph.commit.plan import Plan
 from omnigraph.commit.publication import abort_record, publish
 from omnigraph.commit.stamp import Stamp
+from omnigraph.config.logs import log_event
 from omnigraph.errors import UncoveredDrift
 from omnigraph.storage.files import truncated_versions
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.manifest.records import RECOVERY_ACTOR, RESET, Pin, Record
 from omnigraph.storage.manifest.table import Manifest, SwapLost
+
+logger = logging.getLogger(__name__)
 
 
 def recover_epoch(
@@ -55,14 +59,17 @@ def recover_epoch(
             if plan is None or not plan.follows(head) or not manifest.has_schema(plan.record.schema):
                 continue
             if has_landed(view.tables, plan, lock):
-                return _roll_forward(manifest, view, lock, plan, observe=observe)
+                return _roll_forward(manifest, view, lock, plan, observe=observe, reason=reason)
         declared = [(t, p.unstamped) for plan in plans if plan is not None for t, p in plan.tables.items()]
         return _roll_back(manifest, view, lock, observe=observe, reason=reason, declared=dict(declared))
-    except (SwapLost, StaleWriter):
+    except (SwapLost, StaleWriter) as error:
+        _log(logging.DEBUG, "recovery superseded by another process", view, lock, reason=str(error))
         return None
 
 
-def _roll_forward(manifest: Manifest, view: View, lock: AdvisoryLock, plan: Plan, *, observe: Observer) -> Record:
+def _roll_forward(
+    manifest: Manifest, view: View, lock: AdvisoryLock, plan: Plan, *, observe: Observer, reason: str
+) -> Record:
     record = plan.record
     if lock.claimant > 0:
         note = {"outcome": "rolled_forward", "kind": lock.kind, "operation": lock.nonce, "by": RECOVERY_ACTOR}
@@ -70,6 +77,7 @@ def _roll_forward(manifest: Manifest, view: View, lock: AdvisoryLock, plan: Plan
     sync_effects(view.tables, plan.tables.values(), manifest.checksums(record))
     observe("decide")
     publish(manifest, view.tables, view.head, record)
+    _log(_level(lock), "rolled forward", view, lock, reason=reason)
     return record
 
 
@@ -97,7 +105,28 @@ def _roll_back(
     record = abort_record(view.head, lock, pins=view.pins, restored=restored, reason=reason)
     observe("decide")
     publish(manifest, view.tables, view.head, record)
+    _log(_level(lock), "rolled back", view, lock, reason=reason)
     return record
+
+
+def _level(lock: AdvisoryLock) -> int:
+    """Recovery of another writer's epoch is a warning; an owner that resolves its own epoch may have lost a race."""
+    return logging.WARNING if lock.claimant > 0 else logging.INFO
+
+
+def _log(level: int, event: str, view: View, lock: AdvisoryLock, *, reason: str) -> None:
+    log_event(
+        logger,
+        level,
+        event,
+        graph=view.manifest.location.uri,
+        branch=view.head.branch,
+        epoch=lock.epoch,
+        table=lock.tables,
+        kind=lock.kind,
+        operation=lock.nonce,
+        reason=reason,
+    )
 
 
 def _fence(view: View, pin: Pin, lock: AdvisoryLock, *, observe: Observer, declared: Sequence[str]) -> Pin:

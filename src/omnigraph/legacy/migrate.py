@@ -10,18 +10,22 @@ loses it reads again. Programs of older generations do not take part in this: th
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from contextlib import suppress
 
 from omnigraph.commit.effects import EffectMissed
 from omnigraph.commit.phases import Observer, silent
+from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError
 from omnigraph.legacy.formats import to_three, to_two
 from omnigraph.legacy.intents import delete_recovered, read_intents, recover_intents
 from omnigraph.storage.durability import NotDurable
 from omnigraph.storage.manifest.table import FORMAT, Manifest, SwapLost
 from omnigraph.storage.objects.control_objects import ControlObjects
+
+logger = logging.getLogger(__name__)
 
 TRIES_MAX = 20
 FAILURES_MAX = 6
@@ -39,6 +43,8 @@ def require_current(manifest: Manifest, *, observe: Observer = silent) -> None:
             return
         try:
             _step(manifest, generation, observe)
+            fields = {"graph": manifest.location.uri, "from_format": generation, "to_format": generation + 1}
+            log_event(logger, logging.WARNING, "format migrated", **fields)
         except (SwapLost, EffectMissed) as error:
             last_error = error
             time.sleep(random.uniform(0.0, 0.01) * attempt)

@@ -10,14 +10,18 @@ nobody refers to. On S3 a version is there or not, and nothing here finds anythi
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
 
+from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError
 from omnigraph.storage import durability
 from omnigraph.storage.layout import Location
+
+logger = logging.getLogger(__name__)
 
 _MANIFEST_MARK = b"LANC"
 
@@ -68,6 +72,9 @@ def move_aside(location: Location, uri: str, *, above: int, orphans: Callable[[l
     if torn:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(uri, "_versions", "latest_version_hint.json"))
+        folder = uri.removeprefix(f"{location.uri}/")
+        fields = {"graph": location.uri, "table": folder, "versions": sorted(torn), "above": above}
+        log_event(logger, logging.WARNING, "truncated versions moved aside", **fields)
 
 
 def _up_to_last(above: int, listed: list[int]) -> range:

@@ -11,11 +11,13 @@ that it sets. Two deletes of one key do not conflict: nothing may be decided by 
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
@@ -23,6 +25,8 @@ from omnigraph.storage.manifest.rows import FORMAT_KEY
 
 if TYPE_CHECKING:
     from lance import LanceDataset
+
+logger = logging.getLogger(__name__)
 
 HEAD = "head:"
 PACKED = "packed"
@@ -69,6 +73,9 @@ def swap_config(
             if newest is None:
                 raise SwapLost(str(error)) from error
             base = newest
+            branches = [key.removeprefix(HEAD) for key in updates if key.startswith(HEAD)]
+            fields = {"graph": location.uri, "branch": branches, "manifest_version": base}
+            log_event(logger, logging.DEBUG, "compare-and-swap retried", **fields)
         except (OSError, ValueError, RuntimeError) as error:
             raise StorageError(doing="publishing", detail=str(error)) from error
         time.sleep(random.uniform(0.001, 0.01))

@@ -36,12 +36,14 @@ it sets.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.config.logs import log_event
 from omnigraph.errors import HostileOrDamagedManifest, StorageError
 from omnigraph.storage.durability import NotDurable
 from omnigraph.storage.lance import lance_api
@@ -52,6 +54,8 @@ from omnigraph.storage.manifest.rows import FORMAT_PACKED, record_row
 
 if TYPE_CHECKING:
     from omnigraph.storage.manifest.table import Manifest
+
+logger = logging.getLogger(__name__)
 
 LOOSE_MAX = 48
 """How many keys `head:` may pile up before whoever adds one packs."""
@@ -98,6 +102,8 @@ def pack_heads(manifest: Manifest, *, keep: int = LOOSE_KEPT) -> bool:
         return False
     if time.clock_gettime(time.CLOCK_BOOTTIME) - started_s > SUSPICIOUS_S:
         return _stands(manifest, plan, version)
+    heads = sum(key.startswith(HEAD) for key in plan.updates)
+    log_event(logger, logging.DEBUG, "heads packed", graph=manifest.location.uri, heads=heads, manifest_version=version)
     return True
 
 
