@@ -86,7 +86,7 @@ def _mark_excluded(
         bodies[i]["deletion_file"] = deletion_file
         if location.is_local:
             written = [{"id": bodies[i]["id"], "files": [], "deletion_file": deletion_file}]
-            durability.secure_files(location.join(pin.path), written)
+            durability.sync_fragments(location.join(pin.path), written)
     remove_detached(location, pin, [int(private.version)])
 
 

@@ -98,7 +98,7 @@ def _secure(location: Location, pin: Pin, file: dict[str, Any]) -> None:
         except (BaseError, OSError) as error:
             raise StorageError(doing=f"writing columns of {pin.path}", detail=str(error)) from error
     if location.is_local:
-        durability.secure_files(location.join(pin.root), [{"id": 0, "files": [file]}])
+        durability.sync_fragments(location.join(pin.root), [{"id": 0, "files": [file]}])
 
 
 def exchange(pin: Pin, table: LanceDataset, files: Iterable[ColumnFile]) -> Transaction:

@@ -164,7 +164,7 @@ class Editor:
             root = self._location.join(self._pin.path)
         else:
             root = self._location.join(data_root)
-        durability.secure_files(root, bodies)
+        durability.sync_fragments(root, bodies)
 
     def _field_ids(self) -> list[int]:
         found: list[int] = []

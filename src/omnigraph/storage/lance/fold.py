@@ -82,7 +82,7 @@ def fold_work(location: Location, table: LanceDataset, *, leave: Set[int] = froz
         return None
     if location.is_local:
         written = [fragment for result in results for fragment in result["new_fragments"]]
-        durability.secure_files(table.uri, written)
+        durability.sync_fragments(table.uri, written)
     return Fold(tuple(results))
 
 

@@ -102,7 +102,7 @@ def sync_reuse_index(location: Location, pin: Pin, table: LanceDataset) -> None:
     uuid = fragment_reuse(table)
     folder = location.join(pin.path, "_indices", uuid or "")
     if uuid is not None and os.path.isdir(folder):
-        durability.secure_folder(folder)
+        durability.sync_index_folder(folder)
 
 
 def new_segment_json(segment: Any) -> dict[str, Any]:
@@ -197,4 +197,4 @@ def secure_segment(location: Location, pin: Pin, body: Mapping[str, Any]) -> Non
     for name, size in body["files"]:
         durability.require_size(f"{folder}/{name}", size)
         durability.require_closed(f"{folder}/{name}")
-    durability.secure_folder(folder)
+    durability.sync_index_folder(folder)

@@ -74,7 +74,7 @@ def add_filled(location: Location, pin: Pin, table: LanceDataset, values: dict[s
         old = {d.path for f in table.get_fragments() for d in f.metadata.files}
         bodies = [m.to_json() for m, _ in merged]
         new = [{"id": b["id"], "files": [d for d in b["files"] if d["path"] not in old]} for b in bodies]
-        durability.secure_files(location.join(pin.path), new)
+        durability.sync_fragments(location.join(pin.path), new)
     operation = lance_api.operations().Merge([m for m, _ in merged], merged[0][1], False)
     return lance_api.transaction(operation, read_version=table.version)
 

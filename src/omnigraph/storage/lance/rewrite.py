@@ -91,7 +91,7 @@ def rewrite(location: Location, pin: Pin, table: LanceDataset, fragments: Sequen
     assert len(done["new_fragments"]) == 1, "a rewrite writes one fragment"
     new = {**done["new_fragments"][0], "id": new_id}
     if location.is_local:
-        durability.secure_files(location.join(pin.path), [new])
+        durability.sync_fragments(location.join(pin.path), [new])
     return Group(tuple(done["original_fragments"]), new)
 
 
@@ -154,7 +154,7 @@ def rewrite_deferred(location: Location, pin: Pin, table: LanceDataset, fragment
         task["task"]["fragments"] = [f.metadata.to_json() for f in chosen]
         done: dict[str, Any] = json.loads(CompactionTask.from_json(json.dumps(task)).execute(table).json())
     if location.is_local:
-        durability.secure_files(location.join(pin.path), done["new_fragments"])
+        durability.sync_fragments(location.join(pin.path), done["new_fragments"])
     return done
 
 
@@ -266,7 +266,7 @@ class Replayer:
         if left is not None and self._location.is_local:
             body = left.to_json()
             only = [{"id": body["id"], "files": [], "deletion_file": body["deletion_file"]}]
-            durability.secure_files(self._location.join(self._pin.path), only)
+            durability.sync_fragments(self._location.join(self._pin.path), only)
         self._marked[planned.new.id] = (key, left)
         return left
 

@@ -383,7 +383,7 @@ class Manifest:
         with lance_api.reading("appending records to the manifest"):
             fragments = write_fragments(rows, table, mode="append", storage_options=self.location.lance_options)
             if self.location.is_local:
-                durability.secure_files(uri, [f.to_json() for f in fragments])
+                durability.sync_fragments(uri, [f.to_json() for f in fragments])
             tx = lance_api.transaction(lance_api.operations().Append(fragments), read_version=table.version)
             lance_api.commit(self.location, uri, tx)
 
