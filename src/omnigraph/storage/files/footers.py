@@ -1,15 +1,15 @@
-"""The footers of data files are looked at before Lance reads them.
+"""Checks the footers of data files before Lance reads them.
 
-Lance takes the counts in a footer for true: one changed bit makes it ask for gigabytes, and a failed allocation ends
-the process. A data file of Lance ends with
+Lance trusts the counts in a footer: one flipped bit makes it allocate gigabytes, and a failed allocation ends the
+process. A data file of Lance ends with
 
     column metadata offsets   (position, size) of each, 16 bytes
     global buffer offsets     the same
     footer                    40 bytes: where column metadata and both tables begin, their counts, the version, a mark
 
-On a local disk everything that these name must lie within the file, each part before the next. Asked when a version is
-opened, once per process and fragment: two short reads per file. What else may be damaged in a data file is found by its
-checksum (`verify`). Files of other versions of the format are left to Lance, and so is one that is missing.
+On a local disk every range that these name must lie within the file, each part before the next. This is checked when a
+version is opened, once per process and fragment, with two short reads per file. Other damage of a data file is found by
+its checksum (`verify`). Files of other versions of the format, and missing files, are left to Lance.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _checked: set[tuple[str, int]] = set()
 
 
 def require_footers(uri: str, table: LanceDataset) -> None:
-    """StorageError, with the file, if a data file of this version of a local table ends in what can't be its footer."""
-    new = [f for f in table.get_fragments() if (uri, f.fragment_id) not in _checked]
-    if not new:
+    """Raise StorageError, which names the file, if a data file of this version of a local table has no valid footer."""
+    unchecked = [f for f in table.get_fragments() if (uri, f.fragment_id) not in _checked]
+    if not unchecked:
         return
     roots = {base.id: str(base.path) for base in table.base_paths().values()}
-    for fragment in new:
+    for fragment in unchecked:
         for file in fragment.metadata.files:
             base = getattr(file, "base_id", None)
             require_footer(os.path.join(uri if base is None else roots[base], "data", file.path))
@@ -47,7 +47,7 @@ def require_footers(uri: str, table: LanceDataset) -> None:
 
 
 def require_footer(path: str) -> None:
-    """StorageError unless the end of a data file agrees with itself."""
+    """Raise StorageError unless the footer of a data file is consistent."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -84,5 +84,5 @@ def _problem(file: int) -> str | None:
 
 
 def _unpacked(footer: bytes) -> tuple[int, int, int, int, int, int, int, bytes]:
-    found: tuple[int, int, int, int, int, int, int, bytes] = _FOOTER.unpack(footer)
-    return found
+    fields: tuple[int, int, int, int, int, int, int, bytes] = _FOOTER.unpack(footer)
+    return fields

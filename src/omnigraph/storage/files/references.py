@@ -1,8 +1,8 @@
-"""What a table folder holds, and which version of which line refers to what.
+"""The files of a table folder, and which version of which version line refers to which file.
 
-A table folder holds lines: the root's own versions, and those of every fork below `tree/`. Files of one line may be
+A table folder holds version lines: the root's own, and that of every fork below `tree/`. Files of one line may be
 needed by another: forks write their data files into the root's `data/`, and read the root's files, and those of the
-forks that they were made from, through base paths. So references are always read of all lines of a folder together.
+forks that they were made from, through base paths. So references are always read for all lines of a folder together.
 
 Paths are relative to the table folder. A file is named by its key: large blobs lie beside their data file, in a folder
 of its name, and go with it; an index is the folder of its uuid. Both are not named one by one by any version.
@@ -83,7 +83,7 @@ class Line:
 class Folder:
     """A table folder as it was listed: files of known kinds, lines, and what refers to lines by name.
 
-    `other` are files whose place is not known here: nobody touches them as long as the folder is in use.
+    `other` are files of unknown kind: they stay as long as the folder is in use.
     """
 
     path: str
@@ -97,23 +97,23 @@ class Folder:
     @cached_property
     def by_line(self) -> dict[str, list[File]]:
         """All files below each line."""
-        found: dict[str, list[File]] = {}
+        files_by_line: dict[str, list[File]] = {}
         for file in (*self.files, *self.other):
-            found.setdefault(file.line, []).append(file)
-        return found
+            files_by_line.setdefault(file.line, []).append(file)
+        return files_by_line
 
 
 def folder_of(path: str, listed: Iterable[tuple[str, int, float]]) -> Folder:
-    """Make sense of a listing: (path below the folder, size, time of the last change)."""
+    """Classify a listing: (path below the folder, size, time of the last change)."""
     files: list[File] = []
     other: list[File] = []
     refs: dict[str, File] = {}
     tags: list[str] = []
     entries = list(listed)
-    named = {fork for name, _, _ in entries if (fork := _named_fork(name)) is not None}
-    lines: dict[str, dict[int, File]] = {"": {}, **{f"{TREE}/{fork}": {} for fork in named}}
+    forks = {fork for name, _, _ in entries if (fork := _named_fork(name)) is not None}
+    lines: dict[str, dict[int, File]] = {"": {}, **{f"{TREE}/{fork}": {} for fork in forks}}
     for name, size, modified_s in entries:
-        line, rest = _line_of(name, named)
+        line, rest = _line_of(name, forks)
         file = _file(name, size, modified_s, line, rest)
         if file.kind == "other":
             other.append(file)
@@ -124,11 +124,11 @@ def folder_of(path: str, listed: Iterable[tuple[str, int, float]]) -> Folder:
                 tags.append(name)
             continue
         files.append(file)
-        found = lines.setdefault(line, {})
+        line_versions = lines.setdefault(line, {})
         if file.version is not None:
-            found[file.version] = file
-    made = {line: Line(line, dict(sorted(versions.items()))) for line, versions in lines.items()}
-    return Folder(path, tuple(files), made, refs, tuple(tags), tuple(other))
+            line_versions[file.version] = file
+    lines_by_path = {line: Line(line, dict(sorted(versions.items()))) for line, versions in lines.items()}
+    return Folder(path, tuple(files), lines_by_path, refs, tuple(tags), tuple(other))
 
 
 def _named_fork(name: str) -> str | None:
@@ -269,35 +269,35 @@ def _read_files(
     kept, removed = into.kept, into.removed
     undone_above = max(versions, default=0)
     for version, raw in _bodies(location, folder, line, versions):
-        found = parse_version(raw)
+        parsed = parse_version(raw)
         is_undone = version > undone_above
-        undone_above = undone_above if found.restores is None else min(undone_above, found.restores)
-        require_own_bases(location, folder.path, found.bases.values())
-        for base, uri in found.bases.items():
+        undone_above = undone_above if parsed.restores is None else min(undone_above, parsed.restores)
+        require_own_bases(location, folder.path, parsed.bases.values())
+        for base, uri in parsed.bases.items():
             prefix = below_table(uri, folder.path)
             if bases.setdefault(base, prefix or "") != (prefix or "") or prefix is None:
                 raise NotUnderstood(f"base path {base} lies elsewhere")
-        transaction = None if found.transaction is None else f"{bases[None]}_transactions/{found.transaction}"
+        transaction = None if parsed.transaction is None else f"{bases[None]}_transactions/{parsed.transaction}"
         if version in going:
             # Versions come newest first: that is the one that is noted.
-            for fragment in () if is_undone else found.fragments:
+            for fragment in () if is_undone else parsed.fragments:
                 leave.setdefault(fragment, version)
-            for index in () if is_undone else found.indices:
+            for index in () if is_undone else parsed.indices:
                 indices_leave.setdefault(index, version)
             if transaction is not None:
                 removed[transaction] = (line.path, version)
         else:
-            stay.update(found.fragments)
-            indices_stay.update(found.indices)
+            stay.update(parsed.fragments)
+            indices_stay.update(parsed.indices)
             if transaction is not None:
                 kept.add(transaction)
     try:
         for raw in stay:
-            kept.update(bases[at] + path for at, path in fragment_references(raw))
+            kept.update(bases[base_id] + path for base_id, path in fragment_references(raw))
         kept.update(path for _, path in map(index_reference, indices_stay))
         for raw, version in reversed(leave.items()):
-            for at, path in fragment_references(raw):
-                removed[bases[at] + path] = (line.path, version)
+            for base_id, path in fragment_references(raw):
+                removed[bases[base_id] + path] = (line.path, version)
         for raw, version in reversed(indices_leave.items()):
             _, path = index_reference(raw)
             removed[path] = (line.path, version)
@@ -364,11 +364,11 @@ def _add(rows: pa.Table, folder: Folder, line: Line, going: Set[int], into: Refe
         prefix = below_table(uri, folder.path)
         if prefix is None:
             continue  # a folder of somebody else: nothing there is ours to remove
-        here = pc.equal(bases.indices, number)
-        for path in pc.unique(rows["path"].filter(pc.and_(here, pc.invert(leaves)))).to_pylist():
+        in_base = pc.equal(bases.indices, number)
+        for path in pc.unique(rows["path"].filter(pc.and_(in_base, pc.invert(leaves)))).to_pylist():
             into.kept.add(_key_of(path, prefix))
-        gone = rows.filter(pc.and_(here, leaves)).select(["path", "version"])
-        newest = gone.group_by("path").aggregate([("version", "max")])
+        removed_rows = rows.filter(pc.and_(in_base, leaves)).select(["path", "version"])
+        newest = removed_rows.group_by("path").aggregate([("version", "max")])
         for path, version in zip(newest["path"].to_pylist(), newest["version_max"].to_pylist(), strict=True):
             into.removed[_key_of(path, prefix)] = (line.path, version)
 
@@ -382,13 +382,13 @@ def _key_of(path: str, prefix: str) -> str:
 
 def read_tags(location: Location, folder: Folder) -> dict[tuple[str, int], tuple[str, ...]]:
     """The versions that tags of Lance name: (line, version) to the tags. A tag that can't be read is StorageError."""
-    found: dict[tuple[str, int], tuple[str, ...]] = {}
+    tags_by_version: dict[tuple[str, int], tuple[str, ...]] = {}
     if not folder.tags:
-        return found
+        return tags_by_version
     table = lance_api.open_newest(location, location.join(folder.path))
     with lance_api.reading(f"reading the tags of {folder.path}"):
         for name, tag in table.tags.list().items():
             fork = tag.get("branch")
-            place = (f"{TREE}/{fork}" if fork else "", int(tag["version"]))
-            found[place] = (*found.get(place, ()), str(name))
-    return found
+            line_and_version = (f"{TREE}/{fork}" if fork else "", int(tag["version"]))
+            tags_by_version[line_and_version] = (*tags_by_version.get(line_and_version, ()), str(name))
+    return tags_by_version

@@ -57,7 +57,7 @@ class BuiltIndex:
 
 def built_indices(table: LanceDataset) -> list[BuiltIndex]:
     """All indices of this version that answer queries, by name."""
-    found = []
+    indices = []
     for index in table.describe_indices():
         if index.name.startswith("__lance"):
             continue
@@ -74,8 +74,8 @@ def built_indices(table: LanceDataset) -> list[BuiltIndex]:
         )
         kind = _KINDS.get(index.index_type, index.index_type.upper())
         column, details = index.field_names[0], index.details or {}
-        found.append(BuiltIndex(index.name, kind, tuple(index.fields), column, segments, details))
-    return sorted(found, key=lambda i: i.name)
+        indices.append(BuiltIndex(index.name, kind, tuple(index.fields), column, segments, details))
+    return sorted(indices, key=lambda i: i.name)
 
 
 def field_ids(table: LanceDataset) -> frozenset[int]:

@@ -56,7 +56,7 @@ def scan(
             return pa.RecordBatchReader.from_batches(shape, [])
         options["fragments"] = [table.get_fragment(number) for number in fragments]
     with tables_of.reading(table, t), _filtering(t, shown):
-        found = table.scanner(
+        scanner = table.scanner(
             columns=list(columns),
             filter=where,
             limit=limit,
@@ -64,12 +64,12 @@ def scan(
             **options,
         )
         if shown is not None:
-            found.explain_plan()
+            scanner.explain_plan()
 
     def batches() -> Iterator[pa.RecordBatch]:
         with tables_of.reading(table, t), _filtering(t, shown):
             require_own_blobs(table, t, columns, where=where, fragments=options.get("fragments"))
-            for batch in found.to_batches():
+            for batch in scanner.to_batches():
                 yield from pa.table(batch).select(shape.names).cast(shape).to_batches()
 
     return pa.RecordBatchReader.from_batches(shape, batches())
