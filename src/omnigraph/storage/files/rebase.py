@@ -29,7 +29,7 @@ MARK = b"LANC"
 
 @dataclass(frozen=True)
 class StoredVersion:
-    """The file of a version as it was read: its path relative to the graph, and what tells whether it was replaced."""
+    """The file of a version as it was read: its path relative to the graph, and what identifies it."""
 
     path: str
     raw: bytes
@@ -39,7 +39,7 @@ class StoredVersion:
 
     @property
     def is_whole(self) -> bool:
-        """A version that a power loss cut short was never published, and nobody opens it."""
+        """False for a truncated version, which was never published and is never opened."""
         return self.raw.endswith(MARK)
 
     def parsed(self) -> VersionFile:

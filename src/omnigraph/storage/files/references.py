@@ -196,11 +196,12 @@ def _key(rest: str, kind: Kind, prefix: str) -> str:
 
 @dataclass
 class References:
-    """Which keys the versions that stay need, and which those that go: with the newest of these, (line, version).
+    """The keys that kept versions refer to, and those that removed versions refer to, with the newest of these as
+    (line, version).
 
-    A version that was undone by a Restore, because its operation was rolled back, refers to nothing when it goes: its
-    files may be prepared files of an operation that is still at work and tries again. `every_index` says that it is not
-    known which indices are needed: then all of them are.
+    A removed version that a Restore had undone, because its operation was rolled back, counts as referring to nothing:
+    its files may be prepared files of an operation that is still running and tries again. `every_index`: it is unknown
+    which indices are needed, so all of them are kept.
     """
 
     kept: set[str] = field(default_factory=set)
@@ -221,14 +222,14 @@ def read_references(
     handle: Any = None,
     was_published: bool = True,
 ) -> None:
-    """Add what every version of one line refers to. Versions that are not in `going` stay, also ones made since.
-    `was_published` False: none of its versions ever was, so all of them count as undone.
+    """Add the references of every version of one line. Versions that are not in `going` are kept, also ones made since.
+    `was_published` False: none of its versions was ever published, so all of them count as undone.
 
-    All versions are read from their files, and the newest ones, above all that go, by Lance as well: what either of
-    them names is kept. If a file is not understood Lance is asked about all versions, and every index is kept, because
-    of a fork it does not name the indices that the fork has inherited; and all versions that go count as undone,
-    because Lance does not say which were. Of a line that goes as a whole, what can't be
-    understood is passed over: then its files count as unreferenced, and go when they are old.
+    All versions are read from their files, and the newest ones, above all in `going`, with Lance as well: a file that
+    either of them names is kept. If a file can't be parsed, Lance reads all versions, and every index is kept, because
+    Lance does not name the indices that a fork inherited; and all versions in `going` count as undone, because Lance
+    does not say which were. In a line that is removed as a whole, files that can't be parsed are ignored: then its
+    files count as unreferenced, and are removed when they are old.
     """
     if going >= set(line.versions):
         if not was_published:
@@ -251,7 +252,7 @@ def read_references(
 
 
 def needed_keys(location: Location, folder: Folder, line: Line, versions: Set[int]) -> set[str]:
-    """The keys of all files that these versions of a line refer to. NotUnderstood where that can't be told."""
+    """The keys of all files that these versions of a line refer to. Raises NotUnderstood if that is unknown."""
     references = References()
     _read_files(location, folder, line, versions, frozenset(), references)
     return references.kept
@@ -260,7 +261,7 @@ def needed_keys(location: Location, folder: Folder, line: Line, versions: Set[in
 def _read_files(
     location: Location, folder: Folder, line: Line, versions: Set[int], going: Set[int], into: References
 ) -> None:
-    """The same from the files of some versions. Fragments are understood once, in however many versions they are."""
+    """Add the references from the files of some versions. Each fragment is parsed once for all versions with it."""
     stay: set[bytes] = set()
     leave: dict[bytes, int] = {}
     indices_stay: set[bytes] = set()
@@ -279,7 +280,7 @@ def _read_files(
                 raise NotUnderstood(f"base path {base} lies elsewhere")
         transaction = None if parsed.transaction is None else f"{bases[None]}_transactions/{parsed.transaction}"
         if version in going:
-            # Versions come newest first: that is the one that is noted.
+            # Versions come newest first, so the newest version is recorded.
             for fragment in () if is_undone else parsed.fragments:
                 leave.setdefault(fragment, version)
             for index in () if is_undone else parsed.indices:
@@ -306,7 +307,7 @@ def _read_files(
 
 
 def _bodies(location: Location, folder: Folder, line: Line, versions: Set[int]) -> Iterator[tuple[int, bytes]]:
-    """The files of these versions, newest first. One that has been removed meanwhile refers to nothing."""
+    """The files of these versions, newest first. A version that was removed meanwhile refers to nothing."""
     order = sorted(versions, reverse=True)
     if location.is_local:
         for version in order:
@@ -363,7 +364,7 @@ def _add(rows: pa.Table, folder: Folder, line: Line, going: Set[int], into: Refe
     for number, uri in enumerate(bases.dictionary.to_pylist()):
         prefix = below_table(uri, folder.path)
         if prefix is None:
-            continue  # a folder of somebody else: nothing there is ours to remove
+            continue  # a foreign folder: nothing there may be removed
         in_base = pc.equal(bases.indices, number)
         for path in pc.unique(rows["path"].filter(pc.and_(in_base, pc.invert(leaves)))).to_pylist():
             into.kept.add(_key_of(path, prefix))

@@ -2,8 +2,8 @@
 
 Data files name their columns by field id. Lance gives the next free id of a line to a new column, so two lines of one
 table that each add a property use the same id for different properties. A line also uses an id again once no file of
-its newest version has that field. Whoever compares fragments of two versions, or lets one refer to files of another,
-compares what their field ids mean first.
+its newest version has that field. Code that compares fragments of two versions, or lets one refer to files of another,
+first compares the meaning of their field ids.
 """
 
 from __future__ import annotations

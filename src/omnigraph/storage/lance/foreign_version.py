@@ -1,8 +1,8 @@
-"""What a version that a stranger made needs before it may be published: its new files are whole, and on the platter.
+"""Checks and syncs a version of another Lance client before it is published.
 
-The door checks and syncs what it writes itself. A Lance client that is not ours does neither, so this looks after it:
-every data and deletion file that the version before did not have must exist inside of the graph, and be as long as the
-version says; on a local disk they, the files of new indices and the version's own manifest are synced.
+The committer checks and syncs its own files. Another Lance client does neither. So every data and deletion file that
+the version before did not have must exist inside of the graph and have the recorded size; on a local disk these files,
+the files of new indices and the version's own manifest are synced.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Indices of a table as values: what is built and what it covers; segments that were built and wait for a commit.
+"""Indices of a table as values: the built indices and their coverage, and built segments before their commit.
 
-An index is one or more segments, each over fragments of its own. A segment's files lie in the table's
-`_indices/<uuid>`; it counts from the commit that names it. Reading coverage opens no index: it stands in the table's
-manifest.
+An index is one or more segments, each over fragments of its own. A segment's files are in the table's
+`_indices/<uuid>`; it is in use from the commit that names it. Coverage is in the table's manifest: reading it opens no
+index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS = {"LabelList": "LABEL_LIST"}
 
 @dataclass(frozen=True)
 class Segment:
-    """`version` is the table version that it was built on; `base_id` says where it lies, if not with the table."""
+    """`version` is the table version that it was built on; `base_id` its base path, if it is not the table's."""
 
     uuid: str
     fragments: frozenset[int]
@@ -48,7 +48,7 @@ class BuiltIndex:
     column: str
     segments: tuple[Segment, ...]
     details: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """What it was made with, in Lance's words."""
+    """The parameters of the index, as Lance reports them."""
 
     @property
     def covered(self) -> frozenset[int]:
@@ -84,7 +84,7 @@ def field_ids(table: LanceDataset) -> frozenset[int]:
 
 
 def segment_folder(pin: Pin, table: LanceDataset, segment: Segment) -> str:
-    """Where a segment's files lie, relative to the graph: a fork uses those of the line that it was made from."""
+    """The folder of a segment's files, relative to the graph: a fork uses those of the line from which it was made."""
     path = pin.path
     if segment.base_id is not None:
         base = next(b.path for b in table.base_paths().values() if b.id == segment.base_id)
@@ -93,7 +93,7 @@ def segment_folder(pin: Pin, table: LanceDataset, segment: Segment) -> str:
 
 
 def fragment_reuse(table: LanceDataset) -> str | None:
-    """The uuid of the index through which others follow a compaction that left them alone, if there is one."""
+    """The uuid of the fragment-reuse index, which maps addresses of other indices after a deferred remap, or None."""
     return next((i.segments[0].uuid for i in table.describe_indices() if i.name == FRAGMENT_REUSE), None)
 
 

@@ -4,9 +4,9 @@ Rename and drop touch metadata only; an addition may fill in values. Lance's own
 carry a stamp. So the new schema is made on an empty scratch table in memory that starts with the real table's fields
 and ids, and the real table gets it in one stamped transaction.
 
-Data files refer to fields by id, so everything hangs on the ids. Lance numbers the fields of a new table without gaps;
+Data files refer to fields by id, so the ids must be right. Lance numbers the fields of a new table without gaps;
 the scratch table therefore gets a placeholder for every id that the real table no longer has, and a new field gets an
-id above every one that the real table has ever used. Both are checked before the schema is given out.
+id above every one that the real table has ever used. Both are checked before the schema is returned.
 """
 
 from __future__ import annotations

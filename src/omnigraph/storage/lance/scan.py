@@ -1,8 +1,8 @@
 """Filtered scans of one table at its pin: chosen columns, a filter in Lance's SQL, some of its fragments.
 
 Batches come in the table's own order and have the logical columns: blobs as bytes, vectors as fixed-size lists. A
-filter that Lance refuses, when planning or at a row, is the caller's mistake and is told as InvalidFilter; whatever
-else fails is the store's.
+filter that Lance refuses, when planning or at a row, is the caller's mistake and raises InvalidFilter; other
+failures are those of the store.
 """
 
 from __future__ import annotations

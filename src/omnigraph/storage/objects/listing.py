@@ -29,7 +29,7 @@ def listed(location: Location, folder: str, *, links: list[str] | None = None) -
 
 
 def files_below(location: Location, folder: str, *, links: list[str] | None = None) -> Iterator[StoredFile]:
-    """The same, one after the other, for whoever may stop early."""
+    """The same as an iterator, for callers that may stop early."""
     return _local(location, folder, links) if location.is_local else _remote(location, folder)
 
 
