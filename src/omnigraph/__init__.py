@@ -6,11 +6,13 @@
     graph.insert({"Person": [{"name": "Ada", "age": 36}]})
     graph.snapshot().read("Person")
 
-Names are loaded when they are first used, so that importing the package costs nothing.
+Names are loaded when they are first used, so that importing the package costs little.
+The logger `omnigraph` has a NullHandler: a program that configures no logging sees no log lines.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from omnigraph.query.mutation.result import MutationResult as MutationResult
     from omnigraph.query.result import Result as Result
     from omnigraph.tasks.progress import Watcher as Watcher
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __version__ = "0.1.0"
 

@@ -257,7 +257,7 @@ def test_a_packing_that_buried_newer_heads_puts_them_back(graph: og.Graph) -> No
     tx = lance_api.transaction(bury, read_version=manifest.table().version)
     buried = lance_api.commit(graph._location, graph._location.manifest_uri, tx)
     assert contents(graph) != expected
-    assert not packed_heads._stands(manifest, plan, buried.version)
+    assert not packed_heads._is_still_valid(manifest, plan, buried.version)
     assert contents(graph) == expected
 
 

@@ -274,7 +274,7 @@ def _during(graph: og.Graph, phase: str, act: Any) -> og.Graph:
     def observe(seen: str) -> None:
         if seen == phase and not done:
             done.append(seen)
-            slow._committer.locks._heart._held.clear()
+            slow._committer.locks._heartbeats._watched.clear()
             act()
 
     slow = og.open(graph.uri, observer=observe)
@@ -337,7 +337,7 @@ def test_a_late_effect_of_the_old_incarnation_is_restored_over(graph: og.Graph) 
     def late(tables: Any, target: Any, tx: Any) -> Any:
         if not calls:
             calls.append(1)
-            slow._committer.locks._heart._held.clear()
+            slow._committer.locks._heartbeats._watched.clear()
             og.open(graph.uri).reset_branch("main", to=old)
         return original(tables, target, tx)
 

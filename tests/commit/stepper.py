@@ -31,7 +31,7 @@ _mine = threading.local()
 def open_without_heart(path: Path, **options: Any) -> Any:
     """A handle that never renews its tickets."""
     graph = omnigraph.open(path, **options)
-    graph._committer.locks._heart.watch = lambda lock: None  # type: ignore[method-assign]
+    graph._committer.locks._heartbeats.watch = lambda lock: None  # type: ignore[method-assign]
     return graph
 
 

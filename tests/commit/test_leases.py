@@ -92,7 +92,7 @@ def test_a_writer_whose_heart_stands_still_is_overtaken_after_a_lease(path: Path
 
 
 def test_nobody_renews_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advisory_lock, "RENEWALS_MOST_S", LEASE_S)
+    monkeypatch.setattr(advisory_lock, "RENEWAL_MAX_S", LEASE_S)
     slow = Slow(path)
     waiting = quick(path)
     waiting.join(30)

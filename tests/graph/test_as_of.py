@@ -117,7 +117,7 @@ def test_an_epoch_that_was_given_up_is_no_state(graph: og.Graph) -> None:
     assert lock is not None
     abort = abort_record(head, lock, pins={}, restored={}, reason="it was refused")
     publish(graph._manifest, committer.tables, head, abort)
-    committer.locks.rest(lock)
+    committer.locks.stop_renewing(lock)
     assert graph._manifest.head("main").recent[-1].commit is None
     assert graph.snapshot(as_of=abort.created_at).commit == newest.id
 

@@ -25,7 +25,7 @@ def test_work_whose_files_were_removed_meanwhile_is_prepared_again(graph: og.Gra
     assert graph.snapshot().read("Person")["name"].to_pylist() == ["Ada"]
 
 
-@pytest.mark.parametrize("limit", ["PREPARED_MOST_S", "UNLEASED_MAX_S"])
+@pytest.mark.parametrize("limit", ["PREPARED_MAX_S", "UNLEASED_MAX_S"])
 def test_work_older_than_the_cleanup_age_is_prepared_again(
     graph: og.Graph, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:

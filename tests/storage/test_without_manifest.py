@@ -94,7 +94,7 @@ def test_whatever_else_has_our_layout_is_not_built_over(uri: str, path: str) -> 
 
 def test_what_an_init_that_died_left_is_built_over(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(create, "_is_mine", lambda *_: False)
+        patch.setattr(create, "_is_own", lambda *_: False)
         patch.setattr(create.durability, "sync_tree", _interrupt_at("__manifest"))
         og.init(uri, SCHEMA)
     assert os.path.isdir(os.path.join(uri, "__manifest"))

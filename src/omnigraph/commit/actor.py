@@ -1,4 +1,4 @@
-"""Actors: who a commit says made it. Names that begin with `omnigraph:` are the program's own."""
+"""Actors: the name that a commit records as its author. Names that begin with `omnigraph:` are reserved."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RESERVED = "omnigraph:"
 
 
 def checked_actor(actor: str | None) -> str | None:
-    """The name as a caller gives it, None for nobody; UsageError for one that nobody may have."""
+    """Return the caller's actor name, or None if there is none. Raises UsageError for an invalid or reserved name."""
     if actor is None:
         return None
     if not isinstance(actor, str):

@@ -1,12 +1,13 @@
-"""One operation while it holds the ticket of one epoch: check, plan, effect, publish, release.
+"""One operation while it holds the advisory lock of one epoch: check, plan, effect, publish, release.
 
-Whatever happens here, the epoch gets decided: by this turn, or, if it can't, by whoever comes next. After any error or
-doubt the outcome is asked for, never inferred. Committed: acknowledged. Aborted: the door tries again under a new
-epoch. Undecided: settled, forward or back, and asked for again.
+The epoch is always decided: by this attempt or, if it can't, by the next writer. After any error or doubt the outcome
+is read from the manifest, never inferred. Committed: acknowledged. Aborted: the committer tries again under a new
+epoch. Undecided: recovered (rolled forward or back), then read again.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ from omnigraph.commit.advisory_lock import AdvisoryLock
 from omnigraph.commit.operation import Operation, Prepared, Successor, View
 from omnigraph.commit.plan import Plan
 from omnigraph.commit.publication import abort_record, commit_record, publish, with_checksums
-from omnigraph.commit.recovery import settle
+from omnigraph.commit.recovery import recover_epoch
 from omnigraph.commit.request import Aborted, Busy, Outcome, Request, require_commit
+from omnigraph.config.logs import log_event
 from omnigraph.errors import BranchNotFound, OmnigraphError, RecoveryPending, StaleView, StorageError, UncoveredDrift
 from omnigraph.storage.concurrency import map_threads
 from omnigraph.storage.durability import NotDurable
@@ -28,17 +30,19 @@ from omnigraph.storage.manifest.table import SwapLost
 if TYPE_CHECKING:
     from omnigraph.commit.committer import Committer
 
+logger = logging.getLogger(__name__)
+
 ATTEMPTS_MAX = 4
 DISCARDS_MAX = 4
-"""How often under one ticket work is thrown away because its files are gone."""
-SETTLE_MAX = 8
-ASK_MOST_S, ASK_LOCAL_MOST_S = 8.0, 2.0
-"""How long a writer that is in doubt goes on asking a store that fails."""
+"""How often prepared work is discarded under one lock because its files were removed."""
+RESOLVE_ROUNDS_MAX = 8
+RESOLVE_MAX_S, RESOLVE_LOCAL_MAX_S = 8.0, 2.0
+"""How long a writer that does not know its outcome repeats reads on a failing store."""
 
 
 class Attempt:
-    """One operation, one ticket. `held` holds the lease of its work. `patient`: work that is not quick may be prepared
-    again under the ticket.
+    """One operation under one advisory lock. `lease_stack` holds the lease of its prepared work. `patient`: work that
+    is not quick may be prepared again under the lock.
     """
 
     def __init__(
@@ -47,7 +51,7 @@ class Attempt:
         operation: Operation,
         request: Request,
         lock: AdvisoryLock,
-        held: ExitStack,
+        lease_stack: ExitStack,
         *,
         patient: bool,
     ) -> None:
@@ -56,15 +60,15 @@ class Attempt:
         self.operation = operation
         self.request = request
         self.lock = lock
-        self.held = held
+        self.lease_stack = lease_stack
         self.discards = 0
         self.restored: dict[str, Pin] = {}
         self.attempts = 0
         self.result: Any = None
         self.successor: Successor | None = None
 
-    def through(self, prepared: Prepared | None) -> Outcome:
-        """Check, plan, effect, publish, release; on any failure make sure that the epoch gets decided."""
+    def run(self, prepared: Prepared | None) -> Outcome:
+        """Check, plan, effect, publish, release; after any failure, decide the epoch."""
         committer, lock = self.committer, self.lock
         try:
             committer.observe("check")
@@ -73,16 +77,18 @@ class Attempt:
                 self._release()
                 raise Busy
             outcome = self._attempts(prepared)
-        except (SwapLost, effects.EffectMissed, effects.StaleWriter, StorageError) as trouble:
-            return self._ask(trouble)
+        except (SwapLost, effects.EffectMissed, effects.StaleWriter, StorageError) as failure:
+            event = "compare-and-swap lost" if isinstance(failure, SwapLost) else "attempt failed"
+            self._log(logging.INFO, event, failure)
+            return self._resolve_outcome(failure)
         except (Busy, Aborted):
             raise
         except OmnigraphError:
-            self._give_up()
+            self._abort()
             raise
         except BaseException:
-            # Interrupted, or a bug of ours: either way the epoch must not stay open behind our back.
-            self._ask_quietly()
+            # Interrupted, or a bug: in both cases the epoch must not stay undecided.
+            self._resolve_quietly()
             raise
         self._release()
         return outcome
@@ -91,32 +97,33 @@ class Attempt:
         committer = self.committer
         committer.contended = False
         while self.attempts < ATTEMPTS_MAX:
-            view = self._healed_view(prepared)
+            view = self._restored_view(prepared)
             require_commit(view, self.request)
-            if prepared is None or self.attempts or not self._may_use(prepared, view):
+            if prepared is None or self.attempts or not self._is_usable(prepared, view):
                 committer.contended = prepared is not None and self.attempts == 0
-                prepared = self._prepare_again(view)
+                prepared = self._prepare_under_lock(view)
                 if prepared.is_empty:
-                    self._give_up()
+                    self._abort()
                     return Outcome(None, prepared.result)
                 if self._has_leftovers(view, prepared):
                     continue
-                if self._discards(prepared, view):
+                if self._discard_lost(prepared, view):
                     prepared = None
                     continue
             self.attempts += 1
             try:
                 return self._attempt(view, prepared, self.attempts - 1)
-            except effects.EffectMissed:
+            except effects.EffectMissed as missed:
                 if self.attempts >= ATTEMPTS_MAX:
                     raise
+                self._log(logging.INFO, "attempt retried", missed)
         raise effects.EffectMissed("no attempt landed")
 
-    def _may_use(self, prepared: Prepared, view: View) -> bool:
-        return prepared.holds_on(view) and not self._discards(prepared, view)
+    def _is_usable(self, prepared: Prepared, view: View) -> bool:
+        return prepared.holds_on(view) and not self._discard_lost(prepared, view)
 
-    def _discards(self, prepared: Prepared, view: View) -> bool:
-        """Throw away what has lost files: what is prepared next is made of new ones."""
+    def _discard_lost(self, prepared: Prepared, view: View) -> bool:
+        """Discard prepared work that lost files, and return whether there was any: the next one writes new files."""
         lost = prepared.lost(view, again=self.attempts > 0)
         if not lost:
             return False
@@ -127,15 +134,15 @@ class Attempt:
             raise StorageError(doing=f"committing to {keys}", detail="files are removed as soon as they are written")
         return True
 
-    def _prepare_again(self, view: View) -> Prepared:
+    def _prepare_under_lock(self, view: View) -> Prepared:
         if not self.may_prepare:
-            self._give_up()
+            self._abort()
             raise Aborted
-        prepared = self.committer.prepare(self.operation, view, self.held)
+        prepared = self.committer.prepare(self.operation, view, self.lease_stack)
         written = {t for t, work in prepared.tables.items() if work.source is not None}
         if not written <= set(self.lock.tables):
-            # The ticket says which tables to fence if I die: others need a ticket that names them.
-            self._give_up()
+            # The lock names the tables to fence after a crash: other tables need a lock that names them.
+            self._abort()
             raise Aborted
         return prepared
 
@@ -144,7 +151,7 @@ class Attempt:
         self.result = prepared.result
         self.successor = prepared.successor
         own = (work.source is None or view.owns(work.pin) for work in prepared.tables.values())
-        assert all(own), "a branch writes to lines of its own"
+        assert all(own), "a branch writes only to its own version lines"
         effects.require_no_later_claim(view, prepared, lock)
         if prepared.schema is not None:
             committer.manifest.append_schema(*prepared.schema)
@@ -161,9 +168,9 @@ class Attempt:
         committer.observe("plan")
         plan = Plan.of(attempt, prepared.tables, record)
         if not committer.locks.write_plan(lock, attempt, plan.to_json()):
-            raise effects.StaleWriter(f"the plan of epoch {lock.epoch} is another's")
+            raise effects.StaleWriter(f"the plan of epoch {lock.epoch} was written by another operation")
         if any(planned.unstamped for planned in plan.tables.values()):
-            committer.locks.secure(lock, attempt)
+            committer.locks.sync(lock, attempt)
         try:
             effects.run_effects(prepared, lock, attempt=attempt, observe=committer.observe)
         except effects.Stray as stray:
@@ -174,148 +181,166 @@ class Attempt:
         committer.observe("acknowledge")
         return Outcome(record, prepared.result)
 
-    def _healed_view(self, prepared: Prepared | None) -> View:
-        """The newest view of the branch, with leftovers above the pins of the tables to be written restored over."""
+    def _restored_view(self, prepared: Prepared | None) -> View:
+        """The newest view of the branch, after Restores over leftover versions of the tables to be written."""
         committer = self.committer
         view = committer.view_on(self.request.branch, self.restored)
         if view.head.epoch >= self.lock.epoch or view.head.incarnation != self.lock.incarnation:
             raise effects.StaleWriter(f"epoch {self.lock.epoch} is decided")
-        for pin in map_threads(lambda t: self._healed(view, t, prepared), self._known(view, prepared)):
+        for pin in map_threads(lambda t: self._restored_pin(view, t, prepared), self._existing_tables(view, prepared)):
             if pin != view.pins[pin.table]:
                 self.restored[pin.table] = pin
         return committer.view_on(self.request.branch, self.restored) if self.restored else view
 
-    def _healed(self, view: View, table: str, prepared: Prepared | None) -> Pin:
-        left = prepared.tables[table].unstamped if prepared and self.attempts else ()
-        return effects.heal(
-            view, table, self.lock, attempt=self.attempts, observe=self.committer.observe, declared=left
+    def _restored_pin(self, view: View, table: str, prepared: Prepared | None) -> Pin:
+        declared = prepared.tables[table].unstamped if prepared and self.attempts else ()
+        return effects.restore_leftovers(
+            view, table, self.lock, attempt=self.attempts, observe=self.committer.observe, declared=declared
         )
 
-    def _known(self, view: View, prepared: Prepared | None) -> list[str]:
-        """The tables to be written that the branch has already."""
-        return [table for table in prepared.healed if table in view.pins] if prepared else []
+    def _existing_tables(self, view: View, prepared: Prepared | None) -> list[str]:
+        """The tables to be written that already exist on the branch."""
+        return [table for table in prepared.tables_at_pin if table in view.pins] if prepared else []
 
     def _has_leftovers(self, view: View, prepared: Prepared) -> bool:
-        """Whether a table that only this preparation names has leftovers above its pin."""
-        pins = [view.pins[t] for t in self._known(view, prepared)]
+        """Whether a table that only this preparation names has leftover versions above its pin."""
+        pins = [view.pins[t] for t in self._existing_tables(view, prepared)]
         return any(view.owns(pin) and view.tables.newest_version(pin) > pin.version for pin in pins)
 
     def restore_strays(self) -> None:
-        """Restore over what this process made without a stamp and too late, and decide the epoch with that."""
+        """Restore over versions that this process committed late and without a stamp, and decide the epoch so."""
         try:
             view = self.committer.view_on(self.request.branch, {})
             if view.head.epoch < self.lock.epoch and view.head.incarnation == self.lock.incarnation:
                 for table in self.lock.tables:
                     strays = self.committer.strays.pop(table, frozenset())
-                    pin = effects.heal(view, table, self.lock, attempt=0, observe=self.committer.observe, strays=strays)
+                    pin = effects.restore_leftovers(
+                        view, table, self.lock, attempt=0, observe=self.committer.observe, strays=strays
+                    )
                     if pin != view.pins[table]:
                         self.restored[table] = pin
-            self._give_up()
+            self._abort()
         except (UncoveredDrift, BranchNotFound):
-            self._give_up()
-        except (effects.StaleWriter, effects.EffectMissed, StorageError) as trouble:
+            self._abort()
+        except (effects.StaleWriter, effects.EffectMissed, StorageError) as failure:
             with suppress(Aborted):
-                self._ask(trouble)
+                self._resolve_outcome(failure)
 
-    def _give_up(self) -> None:
-        """Nothing of mine is anywhere: decide the epoch as an abort, so that no zombie can use it."""
+    def _abort(self) -> None:
+        """No effect was committed: decide the epoch as an abort, so that no stale writer can use it."""
         try:
             view = self.committer.view_on(self.request.branch, self.restored)
             if view.head.incarnation == self.lock.incarnation and view.head.epoch < self.lock.epoch:
-                record = abort_record(view.head, self.lock, pins=view.pins, restored=self.restored, reason="given up")
+                record = abort_record(view.head, self.lock, pins=view.pins, restored=self.restored, reason="aborted")
                 publish(self.committer.manifest, self.committer.tables, view.head, record)
         except BranchNotFound:
-            pass  # the branch was deleted meanwhile, and its epochs with it
+            pass  # the branch was deleted, and its epochs with it
         except (SwapLost, StorageError):
-            return  # decided by somebody else, or unknown: the ticket stays, and the next writer settles it
+            return  # decided by another process, or unknown: the lock stays, and the next writer recovers the epoch
         self._release()
 
-    def _ask(self, trouble: Exception) -> Outcome:
-        """I do not know how far I came. Look the outcome up; settle it if it is undecided; believe the answer."""
-        first = trouble
-        patience = time.monotonic() + (ASK_LOCAL_MOST_S if self.committer.manifest.location.is_local else ASK_MOST_S)
-        for turn in range(SETTLE_MAX):
-            if turn > 1 and time.monotonic() > patience:
+    def _resolve_outcome(self, failure: Exception) -> Outcome:
+        """The outcome after a failure: read the record of the epoch; if there is none, recover the epoch and repeat."""
+        first_failure = failure
+        deadline = time.monotonic() + (
+            RESOLVE_LOCAL_MAX_S if self.committer.manifest.location.is_local else RESOLVE_MAX_S
+        )
+        for round_number in range(RESOLVE_ROUNDS_MAX):
+            if round_number > 1 and time.monotonic() > deadline:
                 break
             try:
                 decided = self._decided()
-                record = decided or self._settle(trouble)
+                record = decided or self._recover(failure)
             except StorageError as error:
-                trouble = trouble if isinstance(trouble, StorageError) else error
-                time.sleep(min(2.0, 0.05 * 2**turn))
+                failure = failure if isinstance(failure, StorageError) else error
+                time.sleep(min(2.0, 0.05 * 2**round_number))
                 continue
             if record is None:
                 continue
             self._release()
-            if isinstance(trouble, NotDurable) and not record.is_rolled_forward:
-                raise trouble  # perhaps visible, but not safe from a power loss: that is not acknowledged
+            if isinstance(failure, NotDurable) and not record.is_rolled_forward:
+                raise failure  # perhaps visible, but not synced: not acknowledged
             if record.commit is not None and record.nonce == self.lock.nonce and record.kind == self.operation.kind:
                 return Outcome(record, self.result)
-            if isinstance(first, StorageError) and decided is None:
-                raise first
-            if isinstance(first, StorageError):
-                # Rolled back by another process, whose cleanup may have caused the error. A store that fails again and
-                # again is reported after a few equal refusals.
-                raise Aborted(str(first))
-            # Failures while asking do not make a lost race the store's refusal.
-            raise Aborted(first.refusal if isinstance(first, effects.EffectMissed) else None)
-        if isinstance(trouble, StorageError):
-            raise trouble
+            if isinstance(first_failure, StorageError) and decided is None:
+                raise first_failure
+            if isinstance(first_failure, StorageError):
+                # Rolled back by another process, whose cleanup may have caused the error. A store that keeps failing is
+                # reported after REFUSALS_MAX equal refusals.
+                raise Aborted(str(first_failure))
+            # A lost race stays a lost race, also if the store failed while the outcome was read.
+            raise Aborted(first_failure.refusal if isinstance(first_failure, effects.EffectMissed) else None)
+        if isinstance(failure, StorageError):
+            raise failure
         raise RecoveryPending(
             branch=self.request.branch,
             operation_id=self.lock.nonce,
-            detail=str(trouble),
+            detail=str(failure),
             path=f"{RECOVERY}/{self.lock.name}",
         )
 
-    def _ask_quietly(self) -> None:
+    def _resolve_quietly(self) -> None:
         try:
-            self._ask(effects.EffectMissed("interrupted"))
+            self._resolve_outcome(effects.EffectMissed("interrupted"))
         except (OmnigraphError, Aborted):
-            return  # interrupted: the user sees that, and whatever is left is settled by the next writer
+            return  # the caller sees the interruption; the next writer recovers the epoch
 
     def _decided(self) -> Record | None:
         head = self.committer.manifest.head(self.request.branch)
         if head.incarnation != self.lock.incarnation:
-            return self._decided_before()
+            return self._decided_in_old_incarnation()
         if head.epoch < self.lock.epoch:
             return None
         record = self.committer.manifest.outcome(self.lock.incarnation, self.lock.epoch)
         if record is None:
-            raise StaleView(detail=f"the outcome of epoch {self.lock.epoch} is not on record.")
+            raise StaleView(detail=f"the manifest has no record of epoch {self.lock.epoch}.")
         return record
 
-    def _decided_before(self) -> Record:
-        """The outcome, if another incarnation has taken the branch over: by a reset, perhaps my own, or because it was
-        deleted and made again. All that was decided until then is on record, and nothing can be decided any more.
+    def _decided_in_old_incarnation(self) -> Record:
+        """The outcome if the branch has another incarnation now: by a reset (perhaps this operation), or because the
+        branch was deleted and created again. The records up to then exist, and the old incarnation gets no new ones.
         """
-        ends = [self.lock.incarnation, *([self.successor.incarnation] if self.successor else [])]
-        for incarnation in ends:
+        incarnations = [self.lock.incarnation, *([self.successor.incarnation] if self.successor else [])]
+        for incarnation in incarnations:
             record = self.committer.manifest.outcome(incarnation, self.lock.epoch)
             if record is not None:
                 return record
         self._release()
         raise Aborted
 
-    def _settle(self, trouble: Exception) -> Record | None:
+    def _recover(self, failure: Exception) -> Record | None:
         committer = self.committer
-        held = committer.locks.holder(self.lock.incarnation, self.lock.epoch)
-        if held is not None and held[0].claimant > self.lock.claimant:
+        holder = committer.locks.holder(self.lock.incarnation, self.lock.epoch)
+        if holder is not None and holder[0].claimant > self.lock.claimant:
             committer.wait(self.request.branch, self.lock.incarnation, self.lock.epoch, time.monotonic() + 60)
             return None
         view = committer.view_on(self.request.branch, {})
         try:
-            return settle(
+            return recover_epoch(
                 committer.manifest,
                 committer.locks,
                 view,
                 self.lock,
                 observe=committer.observe,
-                reason=str(trouble),
-                may_forward=not isinstance(trouble, NotDurable),
+                reason=str(failure),
+                may_forward=not isinstance(failure, NotDurable),
             )
         except effects.EffectMissed:
-            return None  # ask again
+            return None  # read the outcome again
+
+    def _log(self, level: int, event: str, failure: Exception) -> None:
+        log_event(
+            logger,
+            level,
+            event,
+            graph=self.committer.manifest.location.uri,
+            branch=self.request.branch,
+            epoch=self.lock.epoch,
+            table=self.lock.tables,
+            kind=self.operation.kind,
+            attempt=self.attempts,
+            reason=f"{type(failure).__name__}: {failure}",
+        )
 
     def _release(self) -> None:
         self.committer.observe("release")

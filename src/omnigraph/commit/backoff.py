@@ -1,4 +1,4 @@
-"""Waiting for other writers: pauses that grow and differ between waiters, up to the write timeout."""
+"""Waiting for other writers: growing pauses with jitter, up to the write timeout."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from omnigraph.errors import WriterBusy
 
 
 def write_timeout_s() -> float:
-    return environment.seconds("OMNIGRAPH_WRITE_TIMEOUT", 120.0, least=0.001)
+    return environment.seconds("OMNIGRAPH_WRITE_TIMEOUT", 120.0, minimum=0.001)
 
 
 class Backoff:
-    """Sleep between two looks or attempts: short at first, longer later, never in step with other waiters."""
+    """Sleep between two attempts: short at first, longer later, with jitter."""
 
     def __init__(self, *, local: bool) -> None:
         self._next_s, self._max_s = (0.001, 0.01) if local else (0.02, 0.25)
@@ -26,7 +26,7 @@ class Backoff:
 
 
 def attempts(subject: str, *, local: bool) -> Iterator[int]:
-    """Numbers of attempts at a swap that others may win, with a pause before each but the first.
+    """Count the attempts at a compare-and-swap that other writers may win, with a pause before each but the first.
 
     Raises WriterBusy, which names `subject`, once the write timeout is over.
     """

@@ -1,22 +1,24 @@
-"""The door: every change of the graph passes here, one decided epoch of one branch at a time.
+"""The committer: every change of the graph passes through it, one decided epoch of one branch at a time.
 
-1. prepare   on one snapshot, without a ticket: the operation validates, writes files, builds transactions
-2. ticket    create-only, for epoch head + 1; whoever finds it taken waits, or settles what a dead owner left
-3. check     under the ticket: is what was read or is to be written still what it was, are all files that were written
-             for it there to stay (`Prepared.lost`)? if not, prepare again, here; and again on every attempt
-4. plan      an immutable object: the commit to be, and per table the base and the number of steps
+1. prepare   on one snapshot, without the lock: the operation validates, writes files, builds transactions
+2. lock      the create-only advisory lock of epoch head + 1; if another writer holds it, wait, or recover the epoch of
+             a crashed writer
+3. check     under the lock: are the tables that were read or will be written unchanged, and will all prepared files
+             stay (`Prepared.lost`)? if not, prepare again, under the lock; on every attempt
+4. plan      an immutable object: the commit to be, and per table the base version and the number of effects
 5. effect    stamped Lance commits, each exactly one version above the last
 6. publish   one compare-and-swap of the branch's head
-7. release   delete the ticket and the plan
+7. release   delete the lock and the plan
 
-After any error or doubt the outcome of the epoch is asked for, never inferred; if it is undecided it is settled,
-forward or back. A crash before 5 leaves unreferenced files, in 5 versions above the pins that nobody reads and the
-next writer settles, after 6 a commit that happened.
+After any error or doubt the outcome of the epoch is read from the manifest, never inferred; an undecided epoch is
+rolled forward or back. A crash before 5 leaves unreferenced files; a crash in 5 leaves versions above the pins, which
+no reader uses and the next writer recovers; a crash after 6 leaves a complete commit.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -29,10 +31,11 @@ from omnigraph.commit.attempt import Attempt
 from omnigraph.commit.backoff import Backoff, write_timeout_s
 from omnigraph.commit.operation import LeasesPins, Operation, Prepared, View
 from omnigraph.commit.phases import Observer, silent
-from omnigraph.commit.recovery import settle
+from omnigraph.commit.recovery import recover_epoch
 from omnigraph.commit.request import Aborted, Busy, Outcome, Refusals, Request, require_commit
+from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed, WriterBusy
-from omnigraph.legacy.intents import discard_settled
+from omnigraph.legacy.intents import delete_recovered
 from omnigraph.legacy.migrate import require_current
 from omnigraph.storage.durability import fsync_enabled
 from omnigraph.storage.lance import lance_api
@@ -44,15 +47,17 @@ from omnigraph.storage.manifest.table import Manifest
 from omnigraph.storage.objects import leases
 from omnigraph.storage.objects.control_objects import ControlObjects
 
-TURNS_OUTSIDE = 3
-"""How often long work is prepared without the ticket before it is prepared under it."""
+logger = logging.getLogger(__name__)
+
+UNLOCKED_PREPARATIONS_MAX = 3
+"""How often long work is prepared without the lock before it is prepared under it."""
 SWEEP_EVERY = 64
-SETTLING_MAX = 3
-SETTLING_PAUSE_S = 0.2
+RECOVERIES_MAX = 3
+RECOVERY_PAUSE_S = 0.2
 
 
 class Committer:
-    """One graph's door. Threads of one process take turns; processes take tickets."""
+    """The committer of one graph. A mutex orders the threads of a process, advisory locks the processes."""
 
     def __init__(self, manifest: Manifest, *, observer: Observer = silent) -> None:
         self.manifest = manifest
@@ -63,7 +68,7 @@ class Committer:
         self._operations = 0
         self.contended = False
         self.strays: dict[str, frozenset[int]] = {}
-        """Versions by table that this handle has made without a stamp, and too late: see `effect.Stray`."""
+        """Versions by table that this handle committed without a stamp and too late: see `effects.Stray`."""
 
     # ---- views -------------------------------------------------------------------------------------------------------
 
@@ -71,78 +76,87 @@ class Committer:
         return self.view_on(branch, {})
 
     def view_on(self, branch: str, bases: Mapping[str, Pin]) -> View:
-        """The branch's newest state, with other versions of some tables as the ones to build on."""
+        """The branch's newest state, with `bases` in place of the pins of some tables."""
         head = self.manifest.head(branch)
         refs = self.manifest.known_refs()
         pins = {**self.manifest.pins(head), **bases}
         return View(head=head, pins=pins, manifest=self.manifest, tables=self.tables, refs=refs)
 
     def view_at(self, branch: str, commit: str) -> View:
-        """The state of any commit, as the branch `branch` would have seen it."""
+        """The state of any commit, seen from the branch `branch`."""
         return self.view(branch).at(commit)
 
-    # ---- the way through ---------------------------------------------------------------------------------------------
+    # ---- one operation -----------------------------------------------------------------------------------------------
 
     def run(self, operation: Operation, request: Request) -> Outcome:
-        """Bring one operation through: acknowledged exactly once, or an error and no effect."""
-        lease_s(), fsync_enabled()  # what they are set to is refused before anything is done
-        with self.mutex, ExitStack() as held:
+        """Commit one operation: acknowledged exactly once, or an error and no effect."""
+        lease_s(), fsync_enabled()  # refuse invalid settings before any work
+        with self.mutex, ExitStack() as lease_stack:
             require_current(self.manifest, observe=self.observe)
             self._sweep_sometimes()
             deadline = time.monotonic() + write_timeout_s()
             prepared: Prepared | None = None
             refusals = Refusals()
-            for turn in itertools.count():
+            for tries in itertools.count():
                 view = self.view(request.branch)
-                repeated = self._done_before(view, request)
+                repeated = self._repeated_outcome(view, request)
                 if repeated is not None:
                     return repeated
                 require_commit(view, request)
                 if prepared is None and not (operation.quick and self.contended):
                     try:
-                        prepared = self.prepare(operation, view, held)
+                        prepared = self.prepare(operation, view, lease_stack)
                     except VersionReclaimed:
-                        self._require_moved(view)
+                        self._reraise_unless_moved(view)
                         continue
                     if prepared.is_empty:
                         return Outcome(None, prepared.result)
                 try:
-                    outcome = self._under_lock(operation, request, view, prepared, held, deadline, turn)
+                    outcome = self._under_lock(operation, request, view, prepared, lease_stack, deadline, tries)
                     pack_if_due(self.manifest)
                     return outcome
                 except Aborted as aborted:
-                    self._restore_strays(operation, request, held, deadline)
+                    self._log_retry(logging.INFO, "operation retried after an abort", view, operation, aborted.refusal)
+                    self._restore_strays(operation, request, lease_stack, deadline)
                     refusals.add(aborted.refusal, doing=f"committing {operation.kind}")
                     prepared = None
-                except VersionReclaimed:
-                    self._require_moved(view)
+                except VersionReclaimed as error:
+                    self._reraise_unless_moved(view)
+                    self._log_retry(logging.INFO, "operation retried on a newer view", view, operation, str(error))
                     prepared = None
                 except Busy:
-                    pass
+                    self._log_retry(logging.DEBUG, "operation retried after another writer", view, operation)
                 if time.monotonic() > deadline:
                     raise WriterBusy(branch=request.branch, waited_s=write_timeout_s())
             raise AssertionError("unreachable")
 
-    def _require_moved(self, view: View) -> None:
-        """Raise the error at hand, unless others committed since `view` was read: then a cleanup may have removed the
-        versions of that view, and the operation is prepared on a newer one.
+    def _log_retry(self, level: int, event: str, view: View, operation: Operation, reason: str | None = None) -> None:
+        head, graph = view.head, self.manifest.location.uri
+        fields = {"branch": head.branch, "epoch": head.epoch + 1, "kind": operation.kind, "reason": reason}
+        log_event(logger, level, event, graph=graph, **fields)
+
+    def _reraise_unless_moved(self, view: View) -> None:
+        """Re-raise the current error unless another writer committed since `view` was read: then a cleanup may have
+        removed the versions of that view, and the operation is prepared on a newer one.
         """
         if self.manifest.head(view.head.branch).commit == view.head.commit:
             raise
 
-    def prepare(self, operation: Operation, view: View, held: ExitStack) -> Prepared:
-        """Long work holds a lease on what it reads and on the files that it writes, and an operation that reads other
-        versions than those of its view one on these (`LeasesPins`), until it is published or prepared again: then
-        `held` holds the new one. Other short work does without: see `Prepared.lost`.
+    def prepare(self, operation: Operation, view: View, lease_stack: ExitStack) -> Prepared:
+        """Prepare the operation on `view`, with a lease where it needs one.
+
+        Long work holds a lease on what it reads and on the files that it writes. An operation that reads versions
+        other than those of its view holds a lease on these (`LeasesPins`). A lease lasts until the work is published
+        or prepared again; then `lease_stack` holds the new one. Other short work needs none: see `Prepared.lost`.
         """
         self.observe("prepare")
         pins = tuple(operation.leased_pins(view)) if isinstance(operation, LeasesPins) else ()
         lease: leases.Held | None = None
         if pins or not operation.quick:
-            newer = ExitStack()
-            lease = newer.enter_context(self._leased(view, pins, prepares=not operation.quick))
-            held.close()
-            held.enter_context(newer)
+            new_stack = ExitStack()
+            lease = new_stack.enter_context(self._leased(view, pins, prepares=not operation.quick))
+            lease_stack.close()
+            lease_stack.enter_context(new_stack)
         with lance_api.reading(f"preparing {operation.kind}"):
             prepared = operation.prepare(view)
         return prepared if prepared.lease is not None else replace(prepared, lease=lease)
@@ -166,12 +180,12 @@ class Committer:
         request: Request,
         view: View,
         prepared: Prepared | None,
-        held: ExitStack,
+        lease_stack: ExitStack,
         deadline: float,
-        turn: int,
+        tries: int,
     ) -> Outcome:
         if prepared is not None:
-            self._require_no_drift(view, {t: view.pins[t] for t in prepared.healed if t in view.pins})
+            self._require_no_drift(view, {t: view.pins[t] for t in prepared.tables_at_pin if t in view.pins})
         scope = operation.scope(view) | set(prepared.tables if prepared else ())
         self.observe("lock")
         epoch = view.head.epoch + 1
@@ -180,13 +194,13 @@ class Committer:
             self.contended = True
             self.wait(request.branch, view.head.incarnation, epoch, deadline)
             raise Busy
-        attempt = Attempt(self, operation, request, lock, held, patient=turn >= TURNS_OUTSIDE)
+        attempt = Attempt(self, operation, request, lock, lease_stack, patient=tries >= UNLOCKED_PREPARATIONS_MAX)
         try:
-            return attempt.through(prepared)
+            return attempt.run(prepared)
         finally:
-            self.locks.rest(lock)
+            self.locks.stop_renewing(lock)
 
-    def _restore_strays(self, operation: Operation, request: Request, held: ExitStack, deadline: float) -> None:
+    def _restore_strays(self, operation: Operation, request: Request, lease_stack: ExitStack, deadline: float) -> None:
         while self.strays and time.monotonic() < deadline:
             view = self.view(request.branch)
             tables = tuple(t for t in sorted(self.strays) if t in view.pins and view.owns(view.pins[t]))
@@ -197,26 +211,26 @@ class Committer:
                 self.wait(request.branch, view.head.incarnation, view.head.epoch + 1, deadline)
                 continue
             try:
-                Attempt(self, operation, request, lock, held, patient=False).restore_strays()
+                Attempt(self, operation, request, lock, lease_stack, patient=False).restore_strays()
             finally:
-                self.locks.rest(lock)
+                self.locks.stop_renewing(lock)
 
     def _require_no_drift(self, view: View, pins: Mapping[str, Pin]) -> None:
-        """Refuse drift before a ticket is taken, unless somebody is at work: what lies above a pin may be theirs.
-
-        It is looked at again under the ticket.
+        """Refuse drift before a lock is taken, unless another writer holds it: then versions above a pin may be its
+        effects. The check is repeated under the lock.
         """
         try:
             effects.require_no_drift(view, pins)
         except UncoveredDrift:
-            # The ticket first: it goes only after the head has moved, so a head that has not moved by then never will.
+            # Read the lock before the head: a writer deletes its lock only after it moved the head. So without a lock
+            # and with the same head, no writer is active.
             if self.locks.holder(view.head.incarnation, view.head.epoch + 1) is not None:
                 return
             head = self.manifest.head(view.head.branch)
             if (head.incarnation, head.epoch) == (view.head.incarnation, view.head.epoch):
                 raise
 
-    def _done_before(self, view: View, request: Request) -> Outcome | None:
+    def _repeated_outcome(self, view: View, request: Request) -> Outcome | None:
         if request.operation_id is None:
             return None
         record = operation_of(self.manifest, view.head, request.operation_id)
@@ -228,51 +242,64 @@ class Committer:
         self._operations += 1
 
     def sweep(self) -> None:
-        """Delete control objects of decided epochs, whoever left them."""
+        """Delete the control objects of decided epochs, of any process."""
         loose = self.locks.sweep(lambda: {h.incarnation: h.epoch for h in self.manifest.heads().values()})
-        discard_settled(self.locks.objects, loose)
+        delete_recovered(self.locks.objects, loose)
 
-    # ---- waiting and settling ----------------------------------------------------------------------------------------
+    # ---- waiting and recovery ----------------------------------------------------------------------------------------
 
     def wait(self, branch: str, incarnation: str, epoch: int, deadline: float) -> None:
-        """Return when the epoch is decided; claim and settle it as soon as its holder is dead.
+        """Return when the epoch is decided; claim and recover it as soon as its holder is known to have crashed.
 
-        A store that fails at that is tried again, SETTLING_MAX times in all: then the caller is told what it says.
+        Raises the store's error after RECOVERIES_MAX failed recoveries.
         """
         pause = Backoff(local=self.manifest.location.is_local)
-        failed = 0
+        failures = 0
         while time.monotonic() < deadline:
             head = self.manifest.head(branch)
             if head.epoch >= epoch or head.incarnation != incarnation:
                 return
-            held = self.locks.holder(incarnation, epoch)
-            if held is None:
+            holder = self.locks.holder(incarnation, epoch)
+            if holder is None:
                 return
-            lock, dead = held
-            may_settle = dead or self.locks.is_own(lock)
+            lock, is_crashed = holder
+            may_recover = is_crashed or self.locks.is_own(lock)
             try:
-                if not may_settle or not self._take_over(branch, lock):
+                if not may_recover or not self._claim_and_recover(branch, lock):
                     pause()
             except StorageError:
-                failed += 1  # the claim stays; whoever comes next, perhaps this very call, settles the epoch
-                if failed == SETTLING_MAX:
+                failures += 1  # the claim stays; the next caller, or the next round here, recovers the epoch
+                if failures == RECOVERIES_MAX:
                     raise
-                time.sleep(SETTLING_PAUSE_S * failed)
+                time.sleep(RECOVERY_PAUSE_S * failures)
 
-    def _take_over(self, branch: str, below: AdvisoryLock) -> bool:
-        """Settle an epoch whose holder is dead, or which this handle holds and could not settle before."""
+    def _claim_and_recover(self, branch: str, current: AdvisoryLock) -> bool:
+        """Recover an epoch whose holder crashed, or which this handle holds and could not recover before."""
         self.observe("claim")
-        claim = below if self.locks.is_own(below) else self.locks.claim(below)
+        claim = current if self.locks.is_own(current) else self.locks.claim(current)
         if claim is None:
             return False
+        log_event(
+            logger,
+            logging.WARNING,
+            "epoch claimed",
+            graph=self.manifest.location.uri,
+            branch=branch,
+            epoch=claim.epoch,
+            table=claim.tables,
+            kind=claim.kind,
+            claimant=claim.claimant,
+        )
         try:
             view = self.view(branch)
-            settled = settle(self.manifest, self.locks, view, claim, observe=self.observe, reason="its writer died")
+            record = recover_epoch(
+                self.manifest, self.locks, view, claim, observe=self.observe, reason="its writer crashed"
+            )
         except effects.EffectMissed as missed:
             if missed.is_lost_race:
                 return False
-            raise StorageError(doing="settling what a dead writer left", detail=str(missed)) from missed
+            raise StorageError(doing="recovering the epoch of a crashed writer", detail=str(missed)) from missed
         finally:
-            self.locks.rest(claim)
+            self.locks.stop_renewing(claim)
         self.sweep()
-        return settled is not None
+        return record is not None

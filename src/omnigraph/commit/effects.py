@@ -1,18 +1,19 @@
-"""Effects: stamped Lance commits on exact bases, and what to do with what lies above a pin.
+"""Effects: stamped Lance commits on their base versions, and how versions above a pin are treated.
 
-Reading the versions above a pin, oldest first:
+Each version above a pin, oldest first, carries one of these:
 
-* a stamp of an epoch that is decided, or of a ticket of this same epoch that was lost: a leftover, restored over
-* a stamp of a later epoch, or a Restore of this one by a claimant: I am the zombie, stop and ask
-* no stamp, but an operation that the plan of this epoch declared, because Lance takes no stamp for it: as if stamped
-* no stamp of ours: uncovered drift, which only `repair` may touch
+* a stamp of a decided epoch, or of a lost lock of this same epoch: a leftover version; restore over it
+* a stamp of a later epoch, or a Restore of this epoch by a claimant: this writer is stale; stop and read the outcome
+* no stamp, but an operation that the plan of this epoch declared because Lance accepts no stamp for it: as if stamped
+* no stamp of omnigraph: uncovered drift, which only `repair` may change
 
-A Restore lands over anything. So the restored version becomes the base of the operation that does it, and is
-published with it.
+Lance accepts a Restore over any version. So the restored version becomes the base of the operation that restores, and
+is published with it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -21,6 +22,7 @@ from omnigraph.commit.operation import LaterStep, Prepared, TableWork, View
 from omnigraph.commit.phases import Observer
 from omnigraph.commit.plan import Plan, PlannedTable
 from omnigraph.commit.stamp import Stamp
+from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed
 from omnigraph.storage import durability
 from omnigraph.storage.concurrency import map_threads
@@ -28,32 +30,34 @@ from omnigraph.storage.files import checksums, truncated_versions
 from omnigraph.storage.files.checksums import Packed
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.lance.edits import fragment_files, restoring
-from omnigraph.storage.lance.indices import secure_reuse
+from omnigraph.storage.lance.indices import sync_reuse_index
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.lance.transactions import step_at, steps_above
 from omnigraph.storage.manifest.records import Pin
 
+logger = logging.getLogger(__name__)
+
 
 class StaleWriter(Exception):
-    """Somebody with a newer claim is at work here: whatever I hold is void. Ask for the outcome."""
+    """A process with a newer claim has taken over this epoch: this writer's lock is void. Read the outcome."""
 
 
 class EffectMissed(Exception):
-    """A step did not land directly above its base, or it is not known whether it did."""
+    """An effect did not land directly above its base version, or it is unknown whether it did."""
 
     @property
     def is_lost_race(self) -> bool:
-        """Whether another commit was in the way, and not the store."""
+        """Whether a concurrent commit is the cause, and not the store."""
         return self.__cause__ is None or isinstance(self.__cause__, lance_api.conflicts())
 
     @property
     def refusal(self) -> str | None:
-        """What Lance said, unless a lost race explains it."""
+        """Lance's error text, unless a lost race is the cause."""
         return None if self.is_lost_race else str(self)
 
 
 class Stray(EffectMissed):
-    """Lance's own commit, which takes no stamp, landed where it was not planned: only who made it knows whose it is."""
+    """A commit by Lance itself, without a stamp, landed above an unplanned version: only its writer can identify it."""
 
     def __init__(self, table: str, versions: frozenset[int], text: str) -> None:
         super().__init__(text)
@@ -62,28 +66,28 @@ class Stray(EffectMissed):
 
 
 def require_no_drift(view: View, pins: Mapping[str, Pin]) -> None:
-    """Refuse tables that moved without the door, before anything is written for this operation."""
+    """Raise UncoveredDrift for tables that changed outside of the commit protocol, before the operation writes."""
 
-    def look(pin: Pin) -> None:
+    def check_pin(pin: Pin) -> None:
         if view.owns(pin) and view.tables.newest_version(pin) > pin.version:
             for version, text in lance_api.stamps_above(view.tables.newest(pin), pin.version):
                 if Stamp.parse(text) is None:
                     raise _drift(view, pin, version)
 
-    map_threads(look, list(pins.values()))
+    map_threads(check_pin, list(pins.values()))
 
 
 def _drift(view: View, pin: Pin, version: int) -> UncoveredDrift:
-    known = view.schema.by_id.get(pin.table)
+    entity_type = view.schema.by_id.get(pin.table)
     return UncoveredDrift(
-        table_key=known.key if known else pin.table,
+        table_key=entity_type.key if entity_type else pin.table,
         branch=view.head.branch,
         manifest_version=pin.version,
         lance_head_version=max(version, view.tables.newest_version(pin)),
     )
 
 
-def heal(
+def restore_leftovers(
     view: View,
     table: str,
     lock: AdvisoryLock,
@@ -93,10 +97,10 @@ def heal(
     declared: Sequence[str] = (),
     strays: Set[int] = frozenset(),
 ) -> Pin:
-    """The version to build on: the pin, or a Restore of it when leftovers lie above it.
+    """The base version of the table: its pin, or a Restore of the pin if leftover versions lie above it.
 
-    `declared` are operations without a stamp that an earlier attempt under this ticket may have left, `strays` versions
-    without a stamp that this process is known to have made.
+    `declared` are operations without a stamp that an earlier attempt under this lock may have left, `strays` versions
+    without a stamp that this process committed.
     """
     pin = view.pins[table]
     if not view.owns(pin) or view.tables.newest_version(pin) == pin.version:
@@ -104,44 +108,57 @@ def heal(
     tables = view.tables
     truncated_versions.move_aside(tables.location, tables.location.join(pin.path), above=pin.version)
     newest = tables.newest(pin)
-    above = lance_api.stamps_above(newest, pin.version)
-    if not above:
+    stamps = lance_api.stamps_above(newest, pin.version)
+    if not stamps:
         return pin
-    for version, text in above:
+    for version, text in stamps:
         stamp = Stamp.parse(text)
         if stamp is None and (version in strays or is_declared(newest, version, declared)):
             continue
         if stamp is None:
             raise _drift(view, pin, version)
-        mine = stamp.epoch == lock.epoch and stamp.nonce == lock.nonce
-        if stamp.epoch > lock.epoch or (mine and stamp.is_restore and stamp.step != f"r{lock.claimant}"):
+        is_own = stamp.epoch == lock.epoch and stamp.nonce == lock.nonce
+        if stamp.epoch > lock.epoch or (is_own and stamp.is_restore and stamp.step != f"r{lock.claimant}"):
             raise StaleWriter(str(stamp))
-    return restore(view, pin, lock, attempt=attempt, newest_version=newest.version, observe=observe)
+    restored = restore(view, pin, lock, attempt=attempt, newest_version=newest.version, observe=observe)
+    log_event(
+        logger,
+        logging.INFO,
+        "leftover versions restored",
+        graph=tables.location.uri,
+        branch=view.head.branch,
+        epoch=lock.epoch,
+        table=table,
+        versions=[version for version, _ in stamps],
+        restored_to=pin.version,
+        version=restored.version,
+    )
+    return restored
 
 
 def is_declared(table: Any, version: int, declared: Sequence[str]) -> bool:
-    """Whether an operation that a plan has declared made this version."""
+    """Whether this version was made by an operation that a plan declared."""
     return bool(declared) and step_at(table, version).operation in declared
 
 
 def restore(view: View, pin: Pin, lock: AdvisoryLock, *, attempt: int, newest_version: int, observe: Observer) -> Pin:
-    """Commit a stamped Restore of the pin; the pin of the restored version."""
+    """Commit a stamped Restore of the pin and return the pin of the restored version."""
     observe("restore")
     tables = view.tables
     stamp = Stamp(lock.incarnation, lock.epoch, attempt, pin.table, f"r{lock.claimant}", lock.nonce)
     tx = restoring(pin.version, read_version=pin.version)
     tx.transaction_properties = {lance_api.STAMP: str(stamp)}
-    done = _commit(tables, tables.location.join(pin.path), tx)
-    for version in range(newest_version + 1, done.version):
-        if Stamp.parse(lance_api.stamp_of(done, version)) is None:
+    restored_table = _commit(tables, tables.location.join(pin.path), tx)
+    for version in range(newest_version + 1, restored_table.version):
+        if Stamp.parse(lance_api.stamp_of(restored_table, version)) is None:
             raise _drift(view, pin, version)
-    restored = pin.at(done.version)
-    tables.keep(restored, done)
+    restored = pin.at(restored_table.version)
+    tables.keep(restored, restored_table)
     return restored
 
 
 def require_no_later_claim(view: View, prepared: Prepared, lock: AdvisoryLock) -> None:
-    """What counts for adopted drift as for any other table: a stamp of a later epoch makes me the zombie."""
+    """Raise StaleWriter if drift that is to be published carries a stamp of a later epoch, as for any other table."""
     for table, work in prepared.tables.items():
         if work.publishes_drift and table in view.pins:
             for step in steps_above(work.handle, view.pins[table].version):
@@ -151,14 +168,13 @@ def require_no_later_claim(view: View, prepared: Prepared, lock: AdvisoryLock) -
 
 
 def run_effects(prepared: Prepared, lock: AdvisoryLock, *, attempt: int, observe: Observer) -> None:
-    """Commit every step of every table. EffectMissed unless each landed exactly where it was planned.
+    """Commit every effect of every table. Raises EffectMissed unless each landed exactly above its planned base.
 
-    What bears no stamp is begun only while the epoch is undecided: the Restore that makes Lance refuse a late one may
-    have been collected since, and nobody else would know whose it is. Who is stopped inside of that call knows what it
-    has made, and restores over it (`Stray`).
+    An effect without a stamp begins only while the epoch is undecided: the Restore that makes Lance refuse a late one
+    may have been collected since, and no other process could identify its version. A writer that is stopped inside
+    that call knows which versions it made, and restores over them (`Stray`).
 
-    Tables do not depend on each other, and of many each would wait for its own syncs or requests: then several are
-    committed at once. None is still at it when this returns or raises.
+    Tables are independent, so several are committed at once. No commit is still running when this returns or raises.
     """
     tables = prepared.view.tables
 
@@ -190,23 +206,23 @@ def _run_unstamped(tables: Tables, work: TableWork, handle: Any) -> Any:
     before = handle.version
     try:
         with lance_api.no_panic(f"committing to {work.pin.path}"):
-            done = work.last.run(handle)
+            committed = work.last.run(handle)
     except StorageError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
         raise EffectMissed(str(error)) from error
-    steps = list(steps_above(done, before))
-    found = tuple(step.operation for step in steps)
-    if found != work.last.operations:
-        ours = (s.version for s in steps if s.stamp is None and s.operation in work.last.operations)
-        raise Stray(work.pin.table, frozenset(ours), f"{work.last.operations} became {found}")
+    steps = list(steps_above(committed, before))
+    operations = tuple(step.operation for step in steps)
+    if operations != work.last.operations:
+        own_versions = (s.version for s in steps if s.stamp is None and s.operation in work.last.operations)
+        raise Stray(work.pin.table, frozenset(own_versions), f"{work.last.operations} became {operations}")
     if tables.location.is_local:
         uri = tables.location.join(work.pin.path)
-        versions = [durability.manifest_path(uri, v) for v in range(before + 1, done.version + 1)]
+        versions = [durability.manifest_path(uri, v) for v in range(before + 1, committed.version + 1)]
         checksums.note(versions)
         durability.sync_files(versions)
-        secure_reuse(tables.location, work.pin, done)
-    return done
+        sync_reuse_index(tables.location, work.pin, committed)
+    return committed
 
 
 def _commit(tables: Tables, target: Any, tx: Any) -> Any:
@@ -221,10 +237,10 @@ def _commit(tables: Tables, target: Any, tx: Any) -> Any:
         raise EffectMissed(str(error)) from error
 
 
-def landed(tables: Tables, plan: Plan, lock: AdvisoryLock) -> bool:
-    """Whether every table holds exactly the planned steps directly above its base.
+def has_landed(tables: Tables, plan: Plan, lock: AdvisoryLock) -> bool:
+    """Whether every table has exactly the planned effects directly above its base version.
 
-    Steps without a stamp never count: only who ran them knows whether all that Lance wrote in that call was synced.
+    False for a plan with effects without a stamp: only their writer knows whether all files of that call were synced.
     """
     if any(planned.unstamped for planned in plan.tables.values()):
         return False
@@ -232,7 +248,7 @@ def landed(tables: Tables, plan: Plan, lock: AdvisoryLock) -> bool:
         try:
             newest = tables.newest(planned.pin)
             if planned.steps == 0:
-                tables.open(planned.pin)  # adopted as it is: it must still be there
+                tables.open(planned.pin)  # published as it is: it must still exist
         except (lance_api.TableMissing, VersionReclaimed):
             return False
         for step in range(planned.steps):
@@ -245,10 +261,10 @@ def landed(tables: Tables, plan: Plan, lock: AdvisoryLock) -> bool:
     return True
 
 
-def secure_effects(tables: Tables, effects: Iterable[PlannedTable], known: Packed) -> None:
-    """Sync the files of another's effects before publishing them: its owner may have died before it did.
+def sync_effects(tables: Tables, effects: Iterable[PlannedTable], noted_checksums: Packed) -> None:
+    """Sync the files of another writer's effects before publishing them: it may have crashed before its own sync.
 
-    What the plan has no checksum of, because it was written after it, gets one; `known` are those that it has.
+    Files that were written after the plan have no checksum there and get one; `noted_checksums` are those of the plan.
     """
     location = tables.location
     if not location.is_local:
@@ -259,13 +275,15 @@ def secure_effects(tables: Tables, effects: Iterable[PlannedTable], known: Packe
         uri = location.join(pin.path)
         versions = [durability.manifest_path(uri, version) for version in range(pin.version, last.version + 1)]
         newest, base = tables.open(last), tables.open(pin)
-        old = {f.fragment_id: fragment_files(location, pin, base, f, with_data=False) for f in base.get_fragments()}
+        old_files = {
+            f.fragment_id: fragment_files(location, pin, base, f, with_data=False) for f in base.get_fragments()
+        }
         files = [
-            (path, path in old.get(fragment.fragment_id, ()))
+            (path, path in old_files.get(fragment.fragment_id, ()))
             for fragment in newest.get_fragments()
-            for path in fragment_files(location, pin, newest, fragment, with_data=fragment.fragment_id not in old)
+            for path in fragment_files(location, pin, newest, fragment, with_data=fragment.fragment_id not in old_files)
         ]
         durability.sync_files([*versions, *(path for path, _ in files)])
-        new = {path.removeprefix(f"{location.uri}/"): path for path in versions[1:]}
-        new |= {path.removeprefix(f"{location.uri}/"): path for path, is_old in files if not is_old}
-        checksums.note(new[path] for path in new.keys() - checksums.paths_in(known, new))
+        new_paths = {path.removeprefix(f"{location.uri}/"): path for path in versions[1:]}
+        new_paths |= {path.removeprefix(f"{location.uri}/"): path for path, is_old in files if not is_old}
+        checksums.note(new_paths[path] for path in new_paths.keys() - checksums.paths_in(noted_checksums, new_paths))

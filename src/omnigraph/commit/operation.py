@@ -1,19 +1,19 @@
-"""What an operation reads and what it wants to change, as values: the door does the rest.
+"""Operations, the views that they read and the work that they prepare, as values; the committer commits them.
 
-An operation is a pure function from a view to prepared work: it reads one snapshot, writes files that nobody refers
-to, and returns uncommitted transactions. It may be asked again on a newer view, because others wrote meanwhile; then
-its first work is garbage and nothing else.
+An operation is a pure function from a view to prepared work: it reads one snapshot, writes files that no version
+refers to, and returns uncommitted transactions. It may be prepared again on a newer view after other writers
+committed; then the first prepared work is garbage without effect.
 
-Files that nobody refers to yet are what cleanup removes, and a process may be stopped for any time between writing and
-publishing them. So under the ticket, on every attempt, the door asks which tables have lost files (`Prepared.lost`):
+Cleanup removes files without a reference, and a process may be stopped for any time between writing and publishing
+such files. So under the lock, on every attempt, the committer checks which tables lost files (`Prepared.lost`):
 
-1. a cleanup announces its files, then swaps `refs` in the manifest, then looks for undecided tickets; it leaves the
-   unreferenced files of their tables alone. A ticket is created before `refs` is read here. So either the cleanup sees
-   the ticket, or `refs` has changed since the work was begun and the announcement, or its effect, is seen here
-2. work is used as long as its lease has held without a gap; without a lease for as long as a lease lasts. An
-   announcement may be withdrawn as that of a dead cleanup a day later: nothing that old is still used
+1. a cleanup announces its files, then swaps `refs` in the manifest, then lists undecided locks; it keeps the
+   unreferenced files of their tables. A lock is created before `refs` is read here. So either the cleanup sees the
+   lock, or `refs` changed since the work began and the announcement, or its effect, is seen here
+2. work is used as long as its lease was renewed without a gap; without a lease for as long as a lease lasts. An
+   announcement of a crashed cleanup may be withdrawn a day later: prepared work of that age is never used
 
-No clock but CLOCK_BOOTTIME of this process is asked. What is lost is prepared again, with new files.
+The only clock is CLOCK_BOOTTIME of this process. Lost work is prepared again, with new files.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from lance import LanceDataset, Transaction
 
 CHECK_FILES_AFTER_S = 60
-"""On an object store, where a look costs a request per file: work that was begun longer ago than this is looked at even
-if no cleanup has run since."""
+"""On an object store, where the check costs a request per file: the files of work older than this are checked even if
+no cleanup has run since."""
 UNLEASED_MAX_S = leases.LEASE_S
-"""For how long work without a lease is used."""
+"""How long work without a lease may be used."""
 REMEMBERED_IDS_MAX = 64
 FORK_TRIES_MAX = 3
-PREPARED_MOST_S = 3 * 24 * 3600
+PREPARED_MAX_S = 3 * 24 * 3600
 """Work older than this is prepared again: cleanup may remove unreferenced files after seven days."""
 
 
@@ -60,9 +60,9 @@ class View:
     manifest: Manifest
     tables: Tables
     refs: str | None = None
-    """What the manifest's `refs` was, or something newer: every cleanup changes it. None if it was not read."""
-    found: dict[tuple[str, tuple[str, ...]], pa.Table] = field(default_factory=dict, compare=False, repr=False)
-    """Small look-ups by id that were made on this view: a write asks the same thing more than once."""
+    """The manifest's `refs` at this view or later: every cleanup changes it. None if it was not read."""
+    rows_by_id: dict[tuple[str, tuple[str, ...]], pa.Table] = field(default_factory=dict, compare=False, repr=False)
+    """Cache of small look-ups by id on this view: a write repeats the same look-up."""
     read_at_s: float = field(default_factory=lambda: time.clock_gettime(time.CLOCK_BOOTTIME), compare=False)
 
     @cached_property
@@ -77,10 +77,10 @@ class View:
         return nodes | {t["id"]: f"edge:{t['name']}" for t in body["edges"]}
 
     def type(self, name: str) -> EntityType:
-        found: EntityType | None = self.schema.node.get(name) or self.schema.edge.get(name)
-        if found is None:
+        entity_type: EntityType | None = self.schema.node.get(name) or self.schema.edge.get(name)
+        if entity_type is None:
             raise UnknownType(kind="node or edge", type_name=name)
-        return found
+        return entity_type
 
     def open(self, t: EntityType) -> LanceDataset:
         return self.tables.open(self.pins[t.id], table_key=t.key)
@@ -89,10 +89,10 @@ class View:
         if column != "id" or len(values) > REMEMBERED_IDS_MAX:
             return tables_of.find(self.open(t), t, column, values, columns)
         key = (t.id, tuple(values.to_pylist()))
-        known = self.found.get(key)
-        if known is None or not set(columns) <= set(known.column_names):
-            known = self.found[key] = tables_of.find(self.open(t), t, column, values, columns)
-        return known.select([*columns, *tables_of.ROW_COLUMNS])
+        rows = self.rows_by_id.get(key)
+        if rows is None or not set(columns) <= set(rows.column_names):
+            rows = self.rows_by_id[key] = tables_of.find(self.open(t), t, column, values, columns)
+        return rows.select([*columns, *tables_of.ROW_COLUMNS])
 
     def rows_by_row_id(self, t: EntityType, row_ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         return tables_of.take(self.open(t), t, row_ids, columns)
@@ -105,7 +105,7 @@ class View:
         return tables_of.scan(self.open(t), t, columns)
 
     def at(self, commit: str) -> View:
-        """The state of another commit, read through the same handles."""
+        """The state of another commit, read with the same table handles."""
         if commit == self.head.commit:
             return self
         record = self.manifest.record(commit)
@@ -123,9 +123,9 @@ class View:
 
 @dataclass(frozen=True)
 class LaterStep:
-    """A metadata-only step that can be built only on the result of the steps before it.
+    """A metadata-only effect that can be built only on the result of the effects before it.
 
-    `files` are the new files that it will refer to, relative to the graph: they are written already.
+    `files` are the new files that it will refer to, relative to the graph. They are already written.
     """
 
     build: Callable[[LanceDataset], Transaction]
@@ -134,9 +134,9 @@ class LaterStep:
 
 @dataclass(frozen=True)
 class Unstamped:
-    """A call of Lance that commits by itself and takes no stamp. Its plan declares the operations it will be known by.
+    """A call of Lance that commits by itself and accepts no stamp. Its plan declares the operations that identify it.
 
-    `run` gives the version that it has made, `files` are as those of a LaterStep.
+    `run` returns the version that it made, `files` are like those of a LaterStep.
     """
 
     operations: tuple[str, ...]
@@ -146,10 +146,10 @@ class Unstamped:
 
 @dataclass(frozen=True)
 class TableWork:
-    """Steps on one table: where they go (`pin`, with the base version), and what was read there (`source`).
+    """The effects on one table: `pin` has the base version, `source` is the pin that was read.
 
-    `later` come after `steps`, `last` after all others. `adopts`: the base lies on uncovered drift, which is what the
-    operation is about; so that is neither refused nor restored over.
+    `later` follow `steps`, `last` follows all others. `publishes_drift`: the base version is uncovered drift, which the
+    operation publishes; so the drift is neither refused nor restored over.
     """
 
     pin: Pin
@@ -162,7 +162,7 @@ class TableWork:
 
     @property
     def unstamped(self) -> tuple[str, ...]:
-        """The operations of the last steps, if these bear no stamp."""
+        """The operations of the last effects, if these carry no stamp."""
         return self.last.operations if self.last else ()
 
     @property
@@ -175,22 +175,22 @@ class TableWork:
 
     @property
     def files(self) -> list[str]:
-        """Every file that has to be there when this is committed and that no published version needs, relative to the
-        graph; and the base version's own, which of a new fork or table nobody else needs either.
+        """Every file that the commit of this work needs and no published version refers to, relative to the graph. This
+        includes the files of the base version, which for a new fork or table is not published either.
         """
-        found = edits.line_files(self.pin)
+        names = edits.line_files(self.pin)
         for tx in self.steps:
-            found += edits.written_files(self.pin, tx, self.handle)
+            names += edits.written_files(self.pin, tx, self.handle)
         for step in self.later:
-            found += step.files
-        return [*found, *(self.last.files if self.last else ())]
+            names += step.files
+        return [*names, *(self.last.files if self.last else ())]
 
 
 @dataclass(frozen=True)
 class Successor:
-    """A new incarnation that takes the branch over, at a commit of the past: what a reset publishes.
+    """A new incarnation of the branch at an earlier commit: what a reset publishes.
 
-    `pins` are all pins of that commit, `depth` is its record's. `base` and `made_from` are those of the new head.
+    `pins` are all pins of that commit, `depth` is that of its record. `base` and `made_from` are those of the new head.
     """
 
     incarnation: str
@@ -203,7 +203,7 @@ class Successor:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The whole of what one operation wants to change, and what must still hold for it to be right."""
+    """All changes of one operation, and the conditions under which they are still valid."""
 
     view: View
     tables: Mapping[str, TableWork] = field(default_factory=dict)
@@ -213,18 +213,18 @@ class Prepared:
     summary: Mapping[str, Any] | None = None
     result: Any = None
     merged_parent: str | None = None
-    """A commit whose history becomes part of the branch's: the second parent of the commit to be."""
+    """A commit whose history becomes part of the branch: the second parent of the new commit."""
     begun_on: View | None = None
-    """The view that was read before the first of its files was written, if that was another one than `view`."""
+    """The view that was read before the first of the files was written, if it is not `view`."""
     lease: leases.Held | None = None
-    """What covers its files since then."""
+    """The lease that has covered the files since then."""
     discard: Callable[[Set[str]], None] = lambda _: None
-    """Told which tables have lost files: an operation that keeps files for its next preparation forgets them."""
+    """Called with the tables that lost files: an operation that keeps files for its next preparation drops them."""
     successor: Successor | None = None
 
     @property
-    def healed(self) -> list[str]:
-        """The tables that have to stand at their pins before the work on them begins."""
+    def tables_at_pin(self) -> list[str]:
+        """The tables whose newest version must be the pin before their effects begin."""
         return [t for t, work in self.tables.items() if not work.publishes_drift]
 
     @property
@@ -238,75 +238,78 @@ class Prepared:
         )
 
     def holds_on(self, view: View) -> bool:
-        """Whether everything that was read or is about to be written is, in `view`, what it was."""
+        """Whether every table that was read or will be written is unchanged in `view`."""
         if view.head.schema != self.view.head.schema or view.head.incarnation != self.view.head.incarnation:
             return False
         if self.successor is not None and (view.head.commit, view.refs) != (self.view.head.commit, self.view.refs):
-            return False  # a branch may have been made from it since, or a cleanup be about to remove what it goes to
+            return False  # since then a branch may have been created from it, or a cleanup may remove its versions
         touched = self.reads | self.dropped | {t for t, work in self.tables.items() if work.source is not None}
         return all(self.view.pins.get(t) == view.pins.get(t) for t in touched)
 
     def lost(self, view: View, *, again: bool) -> frozenset[str]:
-        """The tables whose prepared files are gone, going, or can't be relied on any more.
+        """The tables whose prepared files were removed, are announced for removal, or are too old to rely on.
 
-        `view` was read under a ticket. `again`: it is not the first attempt under it.
+        `view` was read under the lock. `again`: this is not the first attempt under it.
         """
         begun = self.begun_on or self.view
         age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - begun.read_at_s
-        covered = self.lease.is_unbroken if self.lease is not None else age_s <= UNLEASED_MAX_S
-        if not covered or age_s > PREPARED_MOST_S:
+        is_covered = self.lease.is_unbroken if self.lease is not None else age_s <= UNLEASED_MAX_S
+        if not is_covered or age_s > PREPARED_MAX_S:
             return frozenset(self.tables)
         location = self.view.tables.location
-        untouched = view.refs is not None and view.refs == begun.refs
-        if untouched and not (location.is_local or again or age_s > CHECK_FILES_AFTER_S):
+        refs_unchanged = view.refs is not None and view.refs == begun.refs
+        if refs_unchanged and not (location.is_local or again or age_s > CHECK_FILES_AFTER_S):
             return frozenset()
-        # First the announcements: one that is not there has been withdrawn after its files had gone, or is made later,
-        # and then its cleanup sees the ticket.
-        going = leases.announced_files(location)
+        # Read the announcements before the files: a missing announcement was withdrawn after its files were removed, or
+        # is made later, and then its cleanup sees the lock.
+        announced = leases.announced_files(location)
         files = {table: work.files for table, work in self.tables.items()}
-        # A cleanup that announces what a head pins has read the heads before: it reads them again, and leaves it alone.
+        # A cleanup that announces what a head pins read the heads earlier: it reads them again, and keeps these.
         published = view.manifest.pins(view.head)
         bases = {t: edits.line_files(work.pin) for t, work in self.tables.items() if published.get(t) == work.pin}
-        gone = {table for table, names in files.items() if not going.isdisjoint(set(names) - set(bases.get(table, ())))}
-        return frozenset(gone | {table for table, names in files.items() if not all_exist(location, names)})
+        own = {table: set(names) - set(bases.get(table, ())) for table, names in files.items()}
+        announced_tables = {table for table, names in own.items() if not announced.isdisjoint(names)}
+        return frozenset(announced_tables | {table for table, names in files.items() if not all_exist(location, names)})
 
 
 class Operation(Protocol):
-    """Something that wants through the door."""
+    """A change of the graph, as a function from a view to prepared work."""
 
     @property
     def kind(self) -> str: ...
 
     @property
     def quick(self) -> bool:
-        """Whether preparing takes milliseconds, so that it may happen while others wait for the ticket."""
+        """Whether preparing takes milliseconds, so that it may happen while other writers wait for the lock."""
         ...
 
     def scope(self, view: View) -> frozenset[str]:
-        """Every table that a preparation may write: what has to be fenced if its owner dies."""
+        """Every table that a preparation may write: recovery fences these if the writer crashes."""
         ...
 
     def prepare(self, view: View) -> Prepared:
-        """Pure with respect to the graph. Raises the typed error that the user shall see."""
+        """Return the prepared work without changing the graph. Raises the typed error for the user."""
         ...
 
 
 @runtime_checkable
 class LeasesPins(Protocol):
-    """An operation that reads, or adopts files from, versions that are not those of its view: of another branch, or of
-    the past. Nothing else keeps cleanup from removing these before the new version that refers to their files is
+    """An operation that reads, or adopts files from, versions other than those of its view: of another branch, or
+    older ones. Only its lease keeps cleanup from removing these before the version that refers to their files is
     published.
     """
 
     def leased_pins(self, view: View) -> Iterable[Pin]:
-        """These versions, from the manifest alone. They are leased, and known to be there, before each preparation and
-        until its outcome is decided. Versions of tables that the operation leaves as they are need no lease.
+        """These versions, from the manifest alone. They are leased, and checked to exist, before each preparation and
+        until its outcome is decided. Versions of tables that the operation does not change need no lease.
         """
         ...
 
 
 def work_on(view: View, t: EntityType) -> tuple[Pin, LanceDataset, edits.Editor]:
-    """Where this branch may write the table: in place if the branch owns its line, else on a new fork of it."""
+    """The pin, handle and editor for writing the table: in place if the branch owns its version line, else on a new
+    fork.
+    """
     pin = view.pins[t.id]
     handle = view.tables.open(pin, table_key=t.key)
     if not view.owns(pin):
@@ -316,21 +319,21 @@ def work_on(view: View, t: EntityType) -> tuple[Pin, LanceDataset, edits.Editor]
 
 def fork_for(view: View, pin: Pin, handle: LanceDataset) -> tuple[Pin, LanceDataset]:
     """A fork of a table for this branch, under a name that was never used."""
-    for turn in range(1, FORK_TRIES_MAX + 1):
+    for attempt in range(1, FORK_TRIES_MAX + 1):
         name = f"{view.head.incarnation}-{view.head.epoch + 1}-{secrets.token_hex(4)}"
         try:
             return edits.fork_table(view.tables.location, pin, handle, name=name)
         except edits.ForkTaken:
-            if turn == FORK_TRIES_MAX:
+            if attempt == FORK_TRIES_MAX:
                 raise
     raise AssertionError("unreachable")
 
 
 def fold_step(view: View, pin: Pin, handle: LanceDataset, *, touched: Set[int]) -> tuple[LaterStep, ...]:
-    """A Rewrite of the small fragments that earlier writes left, once they have piled up.
+    """A Rewrite of the small fragments of earlier writes, once there are FOLD_AT of them.
 
-    It leaves out the fragments that the operation itself touches, so that it commutes with the operation's own steps;
-    and on a branch those that the fork has inherited: every branch would copy them.
+    It excludes the fragments that the operation itself changes, so that it commutes with the operation's own effects,
+    and on a branch the inherited fragments of the fork: every branch would copy them.
     """
     small = set(small_fragments(handle)) - touched
     if len(small) < FOLD_AT:
@@ -343,12 +346,12 @@ def fold_step(view: View, pin: Pin, handle: LanceDataset, *, touched: Set[int]) 
 
 
 def _inherited_fragments(view: View, pin: Pin) -> set[int]:
-    """Ids of the fragments of the version that the branch's line of this table was forked from. A fork goes on
-    counting where that ended, so an id means the same fragment on both.
+    """Ids of the fragments of the version from which the branch forked this table. A fork continues the fragment ids of
+    its source, so an id means the same fragment on both.
     """
     if view.head.base is None:
         return set()
-    start = view.manifest.pins_at(view.head.base).get(pin.table)
-    if start is None or start.root != pin.root:
+    fork_point = view.manifest.pins_at(view.head.base).get(pin.table)
+    if fork_point is None or fork_point.root != pin.root:
         return set()
-    return {f.fragment_id for f in view.tables.open(start).get_fragments()}
+    return {f.fragment_id for f in view.tables.open(fork_point).get_fragments()}

@@ -1,23 +1,24 @@
-"""Who holds a ticket, a lease or staged files, and whether that process is provably gone.
+"""The process that holds an advisory lock, a lease or staged files, and whether it is provably gone.
 
-Two processes can tell about each other only on one boot of one machine and inside the same namespaces of pids, of host
-names and of time; there a pid and its start time name a process for good. Anywhere else the answer is "not known", and
-the lease decides. "Not known" is told as not gone.
+A process can check another one only on the same boot of the same machine and inside the same pid, UTS and time
+namespaces; there a pid and its start time identify a process for ever. Elsewhere the state is unknown, and the lease
+decides. Unknown counts as not gone.
 
-Gone is proven by one of these alone:
+A process is gone only if one of these holds:
 
-* `kill(pid, 0)` finds no such process. This asks the kernel and not /proc, which may hide other users' processes
+* `kill(pid, 0)` finds no such process. The kernel answers, and not /proc, which may hide other users' processes
   (hidepid), belong to another pid namespace or not be mounted
-* `/proc/<pid>/stat` of one's own pid namespace names another start time (the pid was used again), or a zombie without
-  further threads
+* `/proc/<pid>/stat` of this process's own pid namespace has another start time (the pid was reused), or shows a zombie
+  process without further threads
 
-Everything else says nothing: no descriptor left, no permission, no /proc, no record of where the owner runs.
+Everything else leaves the state unknown: no free file descriptor, no permission, no /proc, no record of the owner's
+machine.
 
 * `boot`       the kernel's boot id
-* `namespace`  of pids. Two containers that share a folder have a process 1 each
-* `uts`        of host names, with a digest of the name: containers that share pids are still told apart, and so are
-               copies of a virtual machine that were given names of their own
-* `time`       of clocks: the kernel shifts start times by the reader's own offset
+* `namespace`  the pid namespace. Two containers that share a folder have a process 1 each
+* `uts`        the UTS namespace with a digest of the host name: it distinguishes containers that share pids, and copies
+               of a virtual machine with different host names
+* `time`       the time namespace: the kernel shifts start times by the reader's own offset
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 PID_MAX = 2**22
-"""No Linux kernel gives a higher one."""
+"""The highest pid limit of a Linux kernel."""
 _WHERE = ("boot", "namespace", "uts", "time")
 _STATE, _THREADS, _START = 0, 17, 19
 """Fields of /proc/<pid>/stat, counted from the one after the command's name."""
@@ -40,13 +41,13 @@ def myself() -> dict[str, Any]:
 
 
 def clock() -> str:
-    """Which CLOCK_BOOTTIME this process reads: that of one boot, in one namespace of time. Empty if not known."""
+    """Identifies the CLOCK_BOOTTIME of this process: the boot and the time namespace. Empty if unknown."""
     here = _where()
     return f"{here['boot']}/{here['time']}" if here["boot"] and here["time"] else ""
 
 
 def is_gone(owner: Mapping[str, Any] | None) -> bool:
-    """True only if the process that this describes can't be running any more."""
+    """True only if the process of this owner is certainly not running any more."""
     pid = _pid_here(owner)
     if owner is None or pid is None:
         return False
@@ -54,13 +55,13 @@ def is_gone(owner: Mapping[str, Any] | None) -> bool:
 
 
 def is_alive(owner: Mapping[str, Any] | None) -> bool:
-    """True only if the process that this describes is there, running or stopped."""
+    """True only if the process of this owner certainly exists, running or stopped."""
     pid = _pid_here(owner)
     return owner is not None and pid is not None and _is_same(pid, owner["start"]) is True
 
 
 def _pid_here(owner: Mapping[str, Any] | None) -> int | None:
-    """The pid of an owner that runs, or ran, where this process does."""
+    """The pid of an owner on the same boot and in the same namespaces as this process; None for any other owner."""
     if not isinstance(owner, Mapping) or not owner.get("start"):
         return None
     here = _where()
@@ -76,22 +77,22 @@ def _exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # it is there, and somebody else's; or a sandbox refuses to answer
+        return True  # it exists and belongs to another user, or a sandbox refuses the call
     return True
 
 
 def _is_same(pid: int, start: object) -> bool | None:
-    """Whether the process of this pid is the one that began at `start` and has not ended; None if that is not known."""
+    """Whether the process with this pid started at `start` and has not ended; None if unknown."""
     fields = _stat(str(pid)) if _proc_is_own() else None
     if fields is None:
         return None
-    # The first thread of a process may end before the others: it is a zombie then, and the process lives.
+    # The first thread of a process may end before the others: it shows as a zombie while the process runs.
     has_ended = fields[_STATE] in "ZX" and int(fields[_THREADS]) <= 1
     return fields[_START] == start and not has_ended
 
 
 def _proc_is_own() -> bool:
-    """Whether /proc shows the pid namespace of this process. A namespace above it shows two pids of this process."""
+    """Whether /proc shows the pid namespace of this process. A parent namespace shows two pids of this process."""
     try:
         with open("/proc/self/status") as file:
             pids = next((line.split()[1:] for line in file if line.startswith("NSpid:")), [])
@@ -110,7 +111,7 @@ def _stat(pid: str) -> list[str] | None:
 
 
 def _start_time(pid: int | Literal["self"]) -> str:
-    """The kernel's start time of a process; empty if that is not known. `self` is right in any /proc."""
+    """The kernel's start time of a process; empty if unknown. `self` works in any /proc."""
     fields = _stat(str(pid))
     return "" if fields is None else fields[_START]
 
@@ -119,7 +120,7 @@ def _start_time(pid: int | Literal["self"]) -> str:
 
 
 def _where() -> dict[str, str]:
-    """Asked anew each time: a child process may have been put elsewhere, and a failure is not remembered."""
+    """Read again at each call: a child process may run in other namespaces, and a failure is not cached."""
     uts = _namespace("uts")
     return {
         "boot": _boot_id(),
@@ -144,7 +145,7 @@ def _namespace(kind: str) -> str:
     try:
         return os.readlink(f"/proc/self/ns/{kind}")
     except FileNotFoundError:
-        # A kernel without namespaces of this kind has one for all, if it has any /proc.
+        # A kernel without namespaces of this kind has one for all processes, if /proc exists.
         return f"{kind}:none" if os.path.exists("/proc/self/ns") else ""
     except OSError:
         return ""

@@ -1,7 +1,8 @@
-"""The plan of one attempt: the commit to be, and per table where its steps begin and how many there are.
+"""The plan of one attempt: the commit record to be, and per table the base version and the number of effects.
 
-Written once, before the effects, and never changed; owner and recoverer publish this same commit. What can't be read as
-a plan, because a crash cut it short or a stranger wrote it, is no plan: then there is nothing to roll forward.
+It is written once, before the effects, and never changed; owner and recovering process publish this same commit. An
+object that can't be parsed, because a crash truncated it or another program wrote it, is ignored: then the epoch can't
+be rolled forward.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from omnigraph.storage.manifest.records import Head, Pin, Record
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """`unstamped` are the operations of the last of the steps, if these bear no stamp."""
+    """The planned effects on one table. `unstamped` are the operations of the last effects, if these carry no stamp."""
 
     pin: Pin
     steps: int
@@ -31,7 +32,7 @@ class Plan:
     record: Record
 
     def follows(self, head: Head) -> bool:
-        """Whether it was made for exactly this head."""
+        """Whether the plan was made for exactly this head."""
         record = self.record
         same_branch = (record.branch, record.incarnation) == (head.branch, head.incarnation)
         return same_branch and record.parent == head.commit and record.epoch == head.epoch + 1

@@ -1,7 +1,7 @@
-"""Publish: the one compare-and-swap that makes an operation visible, or records that it was given up.
+"""Publication: the compare-and-swap of the head that makes an operation visible, or records its abort.
 
-Every epoch ends here, in a commit or an abort, also when nothing happened yet. When the head's `recent` list is full
-its records are appended as rows first, so that they can be found at any time: in a head, or in a row.
+Every epoch ends here, in a commit or an abort, also if it has no effects. When the head's `recent` list is full, its
+records are first appended as rows, so that every record is always in a head or in a row.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def commit_record(
     operation_id: str | None,
     restored: Mapping[str, Pin],
 ) -> Record:
-    """The record of what `prepared` will have done, once it is published over the head of `view`.
+    """The commit record of `prepared`, to be published over the head of `view`.
 
-    `restored` are tables whose leftovers this operation has restored over: they are published with it.
+    `restored` are tables whose leftover versions this operation restored over: they are published with it.
     """
     delta: dict[str, Pin | None] = {**restored, **{t: work.result for t, work in prepared.tables.items()}}
     delta.update(dict.fromkeys(prepared.dropped))
@@ -59,10 +59,10 @@ def commit_record(
 def _reset_record(
     view: View, prepared: Prepared, successor: Successor, lock: AdvisoryLock, *, delta: Delta, actor: str | None
 ) -> Record:
-    """The first record of a new incarnation. Its parent is the commit that the branch is reset to, its epoch the next
-    one of the incarnation that it replaces: so every stamp of that one is older than those of the new one.
+    """The first record of a new incarnation. Its parent is the commit that the branch is reset to. Its epoch follows
+    that of the incarnation that it replaces, so every stamp of the old incarnation has a lower epoch.
     """
-    full = successor.base is None or successor.depth + 1 >= FULL_EVERY
+    has_snapshot = successor.base is None or successor.depth + 1 >= FULL_EVERY
     return Record(
         branch=view.head.branch,
         incarnation=successor.incarnation,
@@ -74,8 +74,8 @@ def _reset_record(
         created_at_us=time.time_ns() // 1000,
         schema=view.manifest.record(successor.commit).schema,
         delta=delta,
-        snapshot=apply_delta(successor.pins, delta) if full else None,
-        depth=0 if full else successor.depth + 1,
+        snapshot=apply_delta(successor.pins, delta) if has_snapshot else None,
+        depth=0 if has_snapshot else successor.depth + 1,
         nonce=lock.nonce,
         summary=prepared.summary,
         based_on=view.head.version,
@@ -85,18 +85,18 @@ def _reset_record(
 def abort_record(
     head: Head, lock: AdvisoryLock, *, pins: Mapping[str, Pin], restored: Mapping[str, Pin], reason: str
 ) -> Record:
-    """An epoch that is given up: a graph commit by the recovery actor if tables had to be restored, a bare note if
-    not.
+    """The record of an abort: a graph commit by the recovery actor if tables were restored, else a note without a
+    commit.
     """
-    moved = bool(restored)
+    has_restores = bool(restored)
     return _record(
         head,
         lock,
         pins=pins,
         delta=dict(restored),
-        commit=new_ulid() if moved else None,
-        kind="recovery" if moved else "abort",
-        actor=RECOVERY_ACTOR if moved else None,
+        commit=new_ulid() if has_restores else None,
+        kind="recovery" if has_restores else "abort",
+        actor=RECOVERY_ACTOR if has_restores else None,
         schema=head.schema,
         operation_id=None,
         summary=None,
@@ -111,9 +111,9 @@ def _record(
     pins: Mapping[str, Pin],
     delta: Delta,
     commit: str | None,
-    **rest: Any,
+    **fields: Any,
 ) -> Record:
-    full = commit is not None and head.depth + 1 >= FULL_EVERY
+    has_snapshot = commit is not None and head.depth + 1 >= FULL_EVERY
     return Record(
         branch=head.branch,
         incarnation=head.incarnation,
@@ -122,16 +122,16 @@ def _record(
         parent=head.commit,
         created_at_us=time.time_ns() // 1000,
         delta=delta,
-        snapshot=apply_delta(pins, delta) if full else None,
-        depth=0 if full else head.depth + (commit is not None),
+        snapshot=apply_delta(pins, delta) if has_snapshot else None,
+        depth=0 if has_snapshot else head.depth + (commit is not None),
         nonce=lock.nonce,
         based_on=head.version,
-        **rest,
+        **fields,
     )
 
 
 def with_checksums(manifest: Manifest, record: Record) -> tuple[Record, dict[str, int]]:
-    """The record with the checksums that are noted of its tables; of many files, they become a row of the manifest."""
+    """The record with the checksums noted for its tables; those of many files go into a row of the manifest."""
     noted = checksums.noted(manifest.location.uri, record.delta)
     if not noted:
         return record, noted
@@ -144,12 +144,13 @@ def with_checksums(manifest: Manifest, record: Record) -> tuple[Record, dict[str
 
 
 def publish(manifest: Manifest, tables: Tables, head: Head, record: Record, successor: Successor | None = None) -> Head:
-    """Move the head over this record. SwapLost if somebody else decided, or nobody knows.
+    """Publish the record by a compare-and-swap of the head. Raises SwapLost if another process decided the epoch, or
+    if the result is unknown.
 
-    A `successor` replaces the branch's incarnation with the same swap, and rewrites `refs`: what branches are made
-    from, and what cleanup keeps, changes with it.
+    A `successor` replaces the branch's incarnation with the same swap, and rewrites `refs`, because the starting points
+    of branches and the versions that cleanup keeps change with it.
     """
-    record = _measured(tables, record)
+    record = _with_measures(tables, record)
     if record.epoch != head.epoch + 1:
         raise SwapLost(f"epoch {record.epoch} does not follow {head.epoch}")
     is_full = len(head.recent) >= RECENT_MAX or successor is not None
@@ -158,17 +159,17 @@ def publish(manifest: Manifest, tables: Tables, head: Head, record: Record, succ
         manifest.fold()
     record, noted = with_checksums(manifest, record)
     recent = (record,) if is_full else (*head.recent, record)
-    new = replace(_moved(head, record, successor), recent=recent)
+    new_head = replace(_head_after(head, record, successor), recent=recent)
     started = time.clock_gettime(time.CLOCK_BOOTTIME)
-    moved = manifest.swap(head, new, more=None if successor is None else {REFS: secrets.token_hex(6)})
-    assert moved is not None
+    published_head = manifest.swap(head, new_head, more=None if successor is None else {REFS: secrets.token_hex(6)})
+    assert published_head is not None
     checksums.published(manifest.location.uri, noted)
     if time.clock_gettime(time.CLOCK_BOOTTIME) - started > SUSPICIOUS_S:
-        _require_succession(manifest, head, moved)
-    return moved
+        _require_succession(manifest, head, published_head)
+    return published_head
 
 
-def _moved(head: Head, record: Record, successor: Successor | None) -> Head:
+def _head_after(head: Head, record: Record, successor: Successor | None) -> Head:
     """The head with the state of this record, without its `recent` records."""
     moved = replace(head, epoch=record.epoch, schema=record.schema, depth=record.depth)
     if successor is not None:
@@ -194,8 +195,8 @@ def _moved(head: Head, record: Record, successor: Successor | None) -> Head:
     )
 
 
-def _measured(tables: Tables, record: Record) -> Record:
-    """The record with the rows and fragments of every version that it publishes, for listings."""
+def _with_measures(tables: Tables, record: Record) -> Record:
+    """The record with the row and fragment counts of every version that it publishes, for listings."""
     delta = {t: None if p is None else tables.measured(p) for t, p in record.delta.items()}
     snapshot = record.snapshot
     if snapshot is not None:
@@ -204,7 +205,7 @@ def _measured(tables: Tables, record: Record) -> Record:
 
 
 def _require_succession(manifest: Manifest, old: Head, moved: Head) -> None:
-    """Lance sees conflicts only through versions that still exist. If mine buried a newer head, put that one back."""
+    """Swap a newer head back if this swap replaced it: Lance detects conflicts only with versions that still exist."""
     before = manifest.head_at(old.branch, moved.version - 1)
     if before is None or (before.incarnation, before.epoch) == (old.incarnation, old.epoch):
         return

@@ -1,4 +1,4 @@
-"""What a caller asks of the door, and what it is told."""
+"""The request to the committer, its outcome, and the exceptions between attempts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from omnigraph.errors import PreconditionFailed, StorageError
 from omnigraph.storage.manifest.records import Record
 
 REFUSALS_MAX = 3
-"""Epochs that end with the same refusal of Lance before the caller is told. Each has tried several times."""
+"""How many epochs in a row end with the same refusal of Lance before the caller gets the error. Each epoch has several
+attempts."""
 _NUMBERS = re.compile(r"[0-9a-f]*[0-9][0-9a-f-]*")
-"""Versions, row counts and ids: they differ in refusals that say the same."""
+"""Versions, row counts and ids: they differ between equal refusals."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Who asks, and under which condition."""
+    """The branch, the actor and the conditions of one operation."""
 
     branch: str
     actor: str | None = None
@@ -28,7 +29,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`record` is None if there was nothing to change. `repeated` says that this operation id had been done before."""
+    """`record` is None if there was nothing to change. `repeated`: this operation id was committed before."""
 
     record: Record | None
     result: Any = None
@@ -36,9 +37,9 @@ class Outcome:
 
 
 class Aborted(Exception):
-    """The epoch is decided and my operation is not in it: try again under a new one.
+    """The epoch was decided without this operation: try again under a new epoch.
 
-    `refusal` is what Lance said of a step that it did not take; None if others were quicker.
+    `refusal` is Lance's error text for an effect that it refused; None if another writer won the race.
     """
 
     def __init__(self, refusal: str | None = None) -> None:
@@ -47,23 +48,23 @@ class Aborted(Exception):
 
 
 class Refusals:
-    """Counts refusals that follow each other and say the same: what Lance refuses for good it refuses every time."""
+    """Counts equal refusals in a row: an error that lasts occurs every time."""
 
     def __init__(self) -> None:
         self._last = ""
         self._count = 0
 
     def add(self, refusal: str | None, *, doing: str) -> None:
-        """StorageError after REFUSALS_MAX equal ones."""
-        said = _NUMBERS.sub("#", refusal or "")
-        self._count = self._count + 1 if said == self._last else 1
-        self._last = said
+        """Count one refusal. Raises StorageError after REFUSALS_MAX equal ones."""
+        normalized = _NUMBERS.sub("#", refusal or "")
+        self._count = self._count + 1 if normalized == self._last else 1
+        self._last = normalized
         if refusal and self._count >= REFUSALS_MAX:
             raise StorageError(doing=doing, detail=refusal)
 
 
 class Busy(Exception):
-    """Another writer went first. What was prepared may still hold."""
+    """Another writer went first. The prepared work may still be valid."""
 
 
 def require_commit(view: View, request: Request) -> None:

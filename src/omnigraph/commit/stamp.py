@@ -1,9 +1,9 @@
-"""The stamp on every Lance version that the door makes: whose it is, and which planned step.
+"""The stamp on every Lance version that the committer makes: its operation, and which planned effect it is.
 
     <incarnation>/<epoch>/<attempt>/<table>/<step>/<nonce>
 
-The nonce is the ticket's, because a ticket lost in a power failure lets another writer use the same epoch. A Restore
-has `r<claimant>` in place of the step.
+The nonce is that of the advisory lock: if a power failure loses the lock, another writer may use the same epoch. A
+Restore has `r<claimant>` in place of the step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stamp:
 
     @staticmethod
     def parse(text: str | None) -> Stamp | None:
-        """None for what is not a stamp of ours."""
+        """The stamp, or None if the text is not a stamp of omnigraph."""
         parts = (text or "").split("/")
         if len(parts) != 6 or not parts[1].isdigit() or not parts[2].isdigit():
             return None

@@ -10,8 +10,8 @@ from omnigraph.errors import UsageError
 _ON, _OFF = ("on", "1", "true", "yes"), ("off", "0", "false", "no")
 
 
-def seconds(name: str, default: float, *, least: float) -> float:
-    """A duration in seconds, `least` or more."""
+def seconds(name: str, default: float, *, minimum: float) -> float:
+    """A duration in seconds, `minimum` or more."""
     text = os.environ.get(name, "").strip()
     if not text:
         return default
@@ -19,19 +19,19 @@ def seconds(name: str, default: float, *, least: float) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not least <= value < math.inf:
-        raise UsageError(detail=f"{name} is a number of seconds from {least:g} up, not {text!r}.")
+    if not minimum <= value < math.inf:
+        raise UsageError(detail=f"{name} is a number of seconds from {minimum:g} up, not {text!r}.")
     return value
 
 
-def integer(name: str, default: int, *, least: int, most: int = 2**63 - 1) -> int:
+def integer(name: str, default: int, *, minimum: int, maximum: int = 2**63 - 1) -> int:
     if name not in os.environ:
         return default
     text = os.environ[name].strip()
     value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
-    if not least <= value <= most:
-        up_to = f" to {most:,}" if most < 2**63 - 1 else " up"
-        raise UsageError(detail=f"{name} is a whole number from {least}{up_to}, not {text!r}.")
+    if not minimum <= value <= maximum:
+        up_to = f" to {maximum:,}" if maximum < 2**63 - 1 else " up"
+        raise UsageError(detail=f"{name} is a whole number from {minimum}{up_to}, not {text!r}.")
     return value
 
 

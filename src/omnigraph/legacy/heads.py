@@ -1,9 +1,9 @@
-"""Graphs of generations 1 and 2, read as they are: the heads that their rows amount to, and nothing is written.
+"""Read-only access to graphs of generations 1 and 2: derives the current form of their heads from their rows.
 
 The manifest of every generation has the same columns (object_id, kind, inc, epoch, name, body). In generations 1 and 2
 `inc` is null, `epoch` is the number of the publish that wrote the row, `name` is the branch, and `body` is JSON:
 
-    graph_head:<branch>               {commit, schema, from}: where the branch stands and which branch it was made from;
+    graph_head:<branch>               {commit, schema, from}: the newest commit, and the branch it was created from;
                                       `commit` is null once the branch is deleted
     graph_commit:<commit>             {commit, parent, merged_parent, actor, kind, created_at_us, schema,
                                       manifest_version}
@@ -21,10 +21,10 @@ number, then the last one) wins.
 2. replay   parents before children: what each commit changed. A tombstone hides its own lifetime for good, also from
             rows that come later, and no other: a type that is added again has another path
 3. number   the commits of a live branch from the oldest to its head, as epochs of one incarnation. The incarnation is
-            derived from the branch's name, so that whoever migrates the graph, once or twice, finds the same numbers
-4. heads    as of today, except that `recent` holds every record: whatever asks a head needs no rows of today's shape
+            derived from the branch's name, so that every migration of the graph derives the same numbers
+4. heads    in the current form, except that `recent` has every record: readers of a head need no rows in current form
 
-A migration (legacy/formats.py) writes down exactly these values.
+A migration (legacy/formats.py) writes exactly these values.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OLD_ROWS = "kind IN ('graph_head', 'graph_commit', 'table_version', 'table_tomb
 
 @dataclass
 class _Commit:
-    """One old commit and the rows that it published, in their order."""
+    """One old commit and the rows that it published, in order."""
 
     id: str
     branch: str
@@ -64,7 +64,7 @@ class _Commit:
 
 @dataclass(frozen=True)
 class _State:
-    """The graph as one commit left it. `ended` are the paths of all lifetimes that are over."""
+    """The state of the graph after one commit. `ended` are the paths of all dropped table incarnations."""
 
     pins: Mapping[str, Pin]
     ended: frozenset[str]
@@ -73,7 +73,7 @@ class _State:
 
 
 def read_heads(table: LanceDataset) -> dict[str, Head]:
-    """The heads of every branch of an older graph, at the version at which `table` is open."""
+    """The heads of all branches of an older graph, at the open version of `table`."""
     if not set(_COLUMNS) <= set(table.schema.names):
         raise NotAGraph(uri=table.uri, detail="its manifest has other columns than a graph's.")
     with lance_api.reading("reading the manifest", decodes=True):
@@ -88,7 +88,7 @@ def read_heads(table: LanceDataset) -> dict[str, Head]:
 
 
 def pin_of(body: Mapping[str, Any], *, version: int) -> Pin:
-    """The pin that an old row or intent names by table, path and fork. Malformed if its path is none of ours."""
+    """The pin that an old row or intent names by table, path and fork. Raises Malformed for a path of another form."""
     table, path, fork = form.type_id(body["table"]), body["path"], form.optional(form.fork, body.get("fork"))
     incarnation = form.incarnation(str(path).rpartition("-")[2])
     pin = Pin(table=table, incarnation=incarnation, fork=fork, version=form.count(version))
@@ -98,12 +98,14 @@ def pin_of(body: Mapping[str, Any], *, version: int) -> Pin:
 
 
 def incarnation_of(branch: str, *, is_live: bool) -> str:
-    """The same for everybody who asks. Later incarnations are random, so a name gives one only once."""
+    """The incarnation of an old branch, derived from its name, so that every process computes the same. Later
+    incarnations of the name are random.
+    """
     return hashlib.sha256(f"{'live' if is_live else 'gone'}:{branch}".encode()).hexdigest()[:12]
 
 
-def _index(found: list[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], dict[str, _Commit]]:
-    rows = sorted(found, key=lambda row: row["epoch"])
+def _index(unsorted_rows: list[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], dict[str, _Commit]]:
+    rows = sorted(unsorted_rows, key=lambda row: row["epoch"])
     heads: dict[str, dict[str, Any]] = {}
     commits: dict[str, _Commit] = {}
     for row in rows:
@@ -127,51 +129,53 @@ def _index(found: list[dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], dict
 
 def _replay(commits: Mapping[str, _Commit]) -> dict[str, _State]:
     states: dict[str, _State] = {}
-    nothing = _State({}, frozenset(), {}, -1)
+    empty = _State({}, frozenset(), {}, -1)
     for commit in _parents_first(commits):
-        below = nothing if commit.parent is None else states[commit.parent]
+        parent = empty if commit.parent is None else states[commit.parent]
         delta: dict[str, Pin | None] = {}
         for pin in commit.ended:
-            if pin.table in below.pins and below.pins[pin.table].root == pin.root:
+            if pin.table in parent.pins and parent.pins[pin.table].root == pin.root:
                 delta[pin.table] = None
-        ended = below.ended.union(pin.root for pin in commit.ended)
+        ended = parent.ended.union(pin.root for pin in commit.ended)
         delta.update({pin.table: pin for pin in commit.versions if pin.root not in ended})
-        is_full = below is nothing or below.depth + 1 >= FULL_EVERY
+        is_full = parent is empty or parent.depth + 1 >= FULL_EVERY
         states[commit.id] = _State(
-            pins=apply_delta(below.pins, delta), ended=ended, delta=delta, depth=0 if is_full else below.depth + 1
+            pins=apply_delta(parent.pins, delta), ended=ended, delta=delta, depth=0 if is_full else parent.depth + 1
         )
     return states
 
 
 def _parents_first(commits: Mapping[str, _Commit]) -> Iterator[_Commit]:
-    done: set[str] = set()
+    visited: set[str] = set()
     for start in commits:
         chain: list[_Commit] = []
-        at: str | None = start
-        while at is not None and at not in done:
-            done.add(at)
-            chain.append(commits[at])
-            at = commits[at].parent
+        commit_id: str | None = start
+        while commit_id is not None and commit_id not in visited:
+            visited.add(commit_id)
+            chain.append(commits[commit_id])
+            commit_id = commits[commit_id].parent
         yield from reversed(chain)
 
 
 def _heads(heads: Mapping[str, Mapping[str, Any]], commits: Mapping[str, _Commit], *, version: int) -> dict[str, Head]:
     states = _replay(commits)
-    found: dict[str, Head] = {}
-    placed: set[str] = set()
+    heads_by_branch: dict[str, Head] = {}
+    reached: set[str] = set()
     for branch, body in sorted(heads.items()):
-        own, base = _own_commits(branch, body["commit"], commits)
-        placed.update(c.id for c in own)
-        first = 0 if base is None else 1
+        own_commits, base = _own_commits(branch, body["commit"], commits)
+        reached.update(c.id for c in own_commits)
+        first_epoch = 0 if base is None else 1
         incarnation = incarnation_of(branch, is_live=True)
-        records = tuple(_record(c, states[c.id], incarnation, epoch) for epoch, c in enumerate(own, first))
+        records = tuple(
+            _record(c, states[c.id], incarnation, epoch) for epoch, c in enumerate(own_commits, first_epoch)
+        )
         source = body.get("from")
         pins: dict[str, Pin | None] = {t: p for r in records for t, p in r.delta.items()}
-        found[branch] = Head(
+        heads_by_branch[branch] = Head(
             branch=branch,
             commit=body["commit"],
             parent=commits[body["commit"]].parent,
-            epoch=max(0, first + len(own) - 1),
+            epoch=max(0, first_epoch + len(own_commits) - 1),
             incarnation=incarnation,
             schema=form.token(body["schema"]),
             pins=dict(apply_delta({}, pins)) if base is None else pins,
@@ -183,27 +187,27 @@ def _heads(heads: Mapping[str, Mapping[str, Any]], commits: Mapping[str, _Commit
             recent=records,
             version=version,
         )
-    if MAIN not in found:
+    if MAIN not in heads_by_branch:
         raise ValueError("there is no row graph_head:main")
-    rest = _unreachable([c for c in commits.values() if c.id not in placed], states)
-    found[MAIN] = replace(found[MAIN], recent=(*found[MAIN].recent, *rest))
-    return found
+    unreachable = _unreachable([c for c in commits.values() if c.id not in reached], states)
+    heads_by_branch[MAIN] = replace(heads_by_branch[MAIN], recent=(*heads_by_branch[MAIN].recent, *unreachable))
+    return heads_by_branch
 
 
 def _own_commits(branch: str, head: str, commits: Mapping[str, _Commit]) -> tuple[list[_Commit], str | None]:
-    """The commits made on the branch itself, oldest first, and the commit of another branch that it started from."""
+    """The commits made on the branch itself, oldest first, and the commit of another branch from which it started."""
     own: list[_Commit] = []
-    at: str | None = head
-    while at is not None and commits[at].branch == branch:
-        own.append(commits[at])
-        at = commits[at].parent
+    commit_id: str | None = head
+    while commit_id is not None and commits[commit_id].branch == branch:
+        own.append(commits[commit_id])
+        commit_id = commits[commit_id].parent
         if len(own) > len(commits):
             raise ValueError(f"the commits of {branch} go round in a circle")
-    return own[::-1], at
+    return own[::-1], commit_id
 
 
 def _unreachable(commits: list[_Commit], states: Mapping[str, _State]) -> tuple[Record, ...]:
-    """Records of branches that are gone: they can still be looked up."""
+    """Records of deleted branches: they can still be read."""
     epochs: dict[str, int] = {}
     records = []
     for commit in sorted(commits, key=lambda c: c.id):

@@ -1,24 +1,24 @@
-"""What programs of generations 1 and 2 left half-done: their intents, and how a migration settles them.
+"""Recovery of the intents of generations 1 and 2: unfinished operations of old programs, decided by the migration.
 
     __recovery/<ulid>.json    {format, operation, kind, branch, actor, started_at_us,
                                tables: [{table, path, fork, base, target}, …]}
 
-An intent was written before the first effect and deleted after the publish: each table was to go from version `base` to
-`target` of its line (`fork`, or the table itself). Intents are settled in the order of their names, on heads that are
-not published yet, so that each finds what the one before it decided:
+An intent was written before the first effect and deleted after publication: each table goes from version `base` to
+`target` of its version line (`fork`, or the table itself). Intents are recovered in the order of their names, on heads
+that are not published yet, so that each one sees the decisions before it:
 
-* published   every pin is at its target already: only the deletion was missed. A note, no commit
-* forward     otherwise, if every other pin is at its base and its target is there: the pins take the targets. The
-              commit keeps the intent's kind and actor
-* back        otherwise, and always for a change of the schema, which was published last: pins stay. On tables that main
-              writes in place a stamped Restore makes what lies above the pin harmless and Lance refuse what may still
-              come, and its version becomes the pin. Forks need none: a migrated branch never writes to an old fork.
-              A commit by the recovery actor
-* discarded   its branch is gone. A note on main
+* published      every pin is already at its target; only the deletion was missed. A note, no commit
+* rolled forward otherwise, if every other pin is at its base and its target exists: the targets become the pins. The
+                 commit keeps the intent's kind and actor
+* rolled back    otherwise, and always for a change of the schema, which was published last: pins stay. On tables that
+                 main writes in place, a stamped Restore covers the versions above the pin and makes Lance refuse late
+                 commits; its version becomes the pin. Forks need none: a migrated branch never writes to an old fork.
+                 A commit by the recovery actor
+* discarded      the branch was deleted. A note on main
 
-A version that no intent explains is left alone: uncovered drift, which only `repair` may touch. A crash leaves the
-intents and perhaps Restores whose epoch counts as decided; settling again ends the same way, because a stamped version
-never passes for an old program's effect.
+A version that no intent explains stays: uncovered drift, which only `repair` may change. A crash leaves the intents
+and perhaps Restores whose epoch counts as decided; a second recovery decides the same, because a stamped version never
+counts as an effect of an old program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from omnigraph.commit import effects as effect
+from omnigraph.commit import effects as commit_effects
 from omnigraph.commit.advisory_lock import AdvisoryLock
 from omnigraph.commit.operation import View
 from omnigraph.commit.phases import Observer
@@ -53,13 +53,13 @@ LAST_FORMAT = 2
 SCHEMA_KIND = "schema_apply"
 _NAME = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\.json")
 _HALF_WRITTEN = re.compile(rf"{_NAME.pattern}#\d+")
-"""What a crash inside the store's own write leaves on a local disk: an intent that never came to be."""
+"""A temporary file that a crash inside the store's own write leaves on a local disk: not an intent."""
 Outcome = Literal["published", "rolled_forward", "rolled_back", "discarded"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """One table of an intent. `pin` is its line at the version that the operation was to reach."""
+    """One table of an intent. `pin` has the version that the operation was to reach."""
 
     pin: Pin
     base: int
@@ -79,19 +79,21 @@ class Intent:
 
 
 def read_intents(objects: ControlObjects) -> list[Intent]:
-    """Every pending intent, by name. BadRecoveryRecord for what can't be understood; it is left where it is."""
-    found = []
+    """Every pending intent, by name. Raises BadRecoveryRecord for an object that can't be parsed, and leaves it."""
+    intents = []
     for name in _loose(objects):
         body = None if _HALF_WRITTEN.fullmatch(name) else objects.read(name)
         if body is not None:
-            found.append(_parse(name, body))
-    return found
+            intents.append(_parse(name, body))
+    return intents
 
 
-def discard_settled(objects: ControlObjects, names: Iterable[str] | None = None) -> None:
-    """Delete intents that a migration has settled, in a graph whose format has none. What else lies there stays."""
+def delete_recovered(objects: ControlObjects, names: Iterable[str] | None = None) -> None:
+    """Delete intents that a migration recovered, in a graph whose format has none. Other objects stay."""
     for name in _loose(objects) if names is None else names:
-        with suppress(BadRecoveryRecord, StorageError):  # not an intent, or not now: the next sweep looks again
+        with suppress(
+            BadRecoveryRecord, StorageError
+        ):  # not an intent, or the store failed: the next sweep tries again
             if not _HALF_WRITTEN.fullmatch(name):
                 _parse(name, objects.read(name) or {})
             objects.delete([name])
@@ -120,11 +122,11 @@ def _parse(name: str, body: Mapping[str, Any]) -> Intent:
     return intent
 
 
-def settle_intents(
+def recover_intents(
     manifest: Manifest, heads: Mapping[str, Head], intents: Iterable[Intent], *, observe: Observer
 ) -> dict[str, Head]:
-    """The heads after every intent has been settled. Nothing is published here; EffectMissed means: try again."""
-    settled = dict(heads)
+    """The heads after the recovery of every intent. Publishes nothing; after EffectMissed, try again."""
+    recovered = dict(heads)
     intents = list(intents)
     covered: dict[str, int] = {}
     for target in (t for intent in intents for t in intent.tables):
@@ -132,14 +134,16 @@ def settle_intents(
     fenced: set[str] = set()
     for intent in intents:
         observe("recover")
-        branch = intent.branch if intent.branch in settled else MAIN
-        settling = _Settling(manifest, settled[branch], intent, covered, fenced, observe)
-        settled[branch] = settling.settle(decided_epoch=heads[branch].epoch)
-    return settled
+        branch = intent.branch if intent.branch in recovered else MAIN
+        recovery = _IntentRecovery(manifest, recovered[branch], intent, covered, fenced, observe)
+        recovered[branch] = recovery.run(decided_epoch=heads[branch].epoch)
+    return recovered
 
 
-class _Settling:
-    """One intent, on one branch. `covered` is how far intents explain each line, `fenced` which ones were restored."""
+class _IntentRecovery:
+    """The recovery of one intent on one branch. `covered` is the highest version per version line that intents explain,
+    `fenced` are the version lines that were restored.
+    """
 
     def __init__(
         self,
@@ -158,14 +162,14 @@ class _Settling:
         tables = Tables(manifest.location)
         self.view = View(head=head, pins=manifest.pins(head), manifest=manifest, tables=tables)
 
-    def settle(self, *, decided_epoch: int) -> Head:
+    def run(self, *, decided_epoch: int) -> Head:
         if self.intent.branch != self.head.branch:
             return self._decided("discarded", {})
         missing = [t for t in self.intent.tables if not self._is_published(t)]
         if not missing:
             return self._decided("published", {})
         if self.intent.kind != SCHEMA_KIND and all(self._has_landed(t) for t in missing):
-            self._secure(missing)
+            self._sync(missing)
             return self._decided("rolled_forward", {t.pin.table: t.pin for t in missing})
         return self._decided("rolled_back", self._restored(decided_epoch))
 
@@ -176,25 +180,25 @@ class _Settling:
         return pin.version >= target.pin.version
 
     def _has_landed(self, target: Target) -> bool:
-        """Whether the line goes from the pin to the target by versions that no door of today made."""
+        """Whether the versions from the pin to the target exist and none of them carries a stamp."""
         pin = self.view.pins.get(target.pin.table)
         if pin is None or pin.root != target.pin.root or pin.version != target.base or pin.path in self.fenced:
             return False
         location, uri = self.view.tables.location, self.view.tables.location.join(target.pin.path)
         truncated_versions.move_aside(location, uri, above=target.base)
         try:
-            line = lance_api.open_table(location, uri, version=target.pin.version)
+            table = lance_api.open_table(location, uri, version=target.pin.version)
         except lance_api.TableMissing:
             return False
         steps = range(target.base + 1, target.pin.version + 1)
-        return all(Stamp.parse(lance_api.stamp_of(line, v)) is None for v in steps)
+        return all(Stamp.parse(lance_api.stamp_of(table, v)) is None for v in steps)
 
-    def _secure(self, targets: Iterable[Target]) -> None:
-        effects = [PlannedTable(t.pin.at(t.base), t.pin.version - t.base) for t in targets]
-        effect.secure_effects(self.view.tables, effects, "")
+    def _sync(self, targets: Iterable[Target]) -> None:
+        planned = [PlannedTable(t.pin.at(t.base), t.pin.version - t.base) for t in targets]
+        commit_effects.sync_effects(self.view.tables, planned, "")
 
     def _restored(self, decided_epoch: int) -> dict[str, Pin]:
-        # The old head's epoch is decided in every outcome of the migration, so whatever carries it is a leftover.
+        # The old head's epoch is decided in every outcome of the migration, so versions stamped with it are leftovers.
         names = tuple(t.pin.table for t in self.intent.tables)
         lock = AdvisoryLock(self.head.incarnation, decided_epoch, 0, self.intent.operation, names, self.intent.kind)
         restored: dict[str, Pin] = {}
@@ -219,10 +223,12 @@ class _Settling:
                     manifest_version=pin.version,
                     lance_head_version=version,
                 )
-        return effect.restore(self.view, pin, lock, attempt=0, newest_version=newest.version, observe=self.observe)
+        return commit_effects.restore(
+            self.view, pin, lock, attempt=0, newest_version=newest.version, observe=self.observe
+        )
 
     def _decided(self, outcome: Outcome, delta: Mapping[str, Pin]) -> Head:
-        """The head moved over the record of this decision."""
+        """The head after the record of this decision."""
         head, intent = self.head, self.intent
         has_commit = outcome in ("rolled_forward", "rolled_back")
         forward = outcome == "rolled_forward"

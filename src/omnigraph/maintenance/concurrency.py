@@ -18,7 +18,7 @@ Out = TypeVar("Out")
 
 
 def default_concurrency() -> int:
-    return environment.integer("OMNIGRAPH_MAINTENANCE_CONCURRENCY", 8, least=1, most=4096)
+    return environment.integer("OMNIGRAPH_MAINTENANCE_CONCURRENCY", 8, minimum=1, maximum=4096)
 
 
 def map_threads(

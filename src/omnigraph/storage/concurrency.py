@@ -1,8 +1,8 @@
-"""The same for many tables, several at once.
+"""Map a function over many tables with threads.
 
-A table costs some milliseconds of a disk or some round trips to a store, whatever its size, and a write of a hundred
-types would pay them one after the other while it holds the door. Lance, the disk and the network work outside of
-Python's lock. A few are done in turn: there the threads would cost more than they gain.
+A table costs some milliseconds of a disk or some round trips to a store, whatever its size; a write of a hundred types
+would pay them one after the other while it holds the advisory lock. Lance, the disk and the network work outside of
+Python's global lock. A few items are processed in sequence: threads would cost more than they gain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AT_ONCE = max(8, 2 * (os.cpu_count() or 1))
 
 
 def map_threads(call: Callable[[In], Out], items: Sequence[In], *, many: int = MANY) -> list[Out]:
-    """The results in the order of the items. The first error is raised once no call is under way any more."""
+    """The results in the order of the items. The first error is raised after all running calls have ended."""
     if len(items) < many:
         return [call(item) for item in items]
     pool = ThreadPoolExecutor(min(AT_ONCE, len(items)), thread_name_prefix="omnigraph-together")

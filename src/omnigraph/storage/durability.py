@@ -1,16 +1,16 @@
-"""What an acknowledged commit needs on a local disk: files whole, and on the platter, before the next step relies on
+"""Durability of acknowledged commits on a local disk: files are complete and synced before the next step relies on
 them.
 
-Lance calls fsync nowhere, and it can report success after the last write of a file failed (a full disk, an I/O error).
-So the door asks here, in this order:
+Lance never calls fsync, and it can report success after the last write of a file failed (a full disk, an I/O error).
+So the committer does this, in this order:
 
 1. before an effect: every new data and deletion file has the size or the closing mark it must have, gets its checksum
    (`storage/files/checksums.py`), and is synced with its folder
 2. after an effect: the table's new manifest, which gets a checksum too, its transaction file, and their folders
-3. after a publish: the same of the graph's manifest
+3. after a publication: the same for the graph's manifest
 
-On S3 a request that was answered is durable, and everything here does nothing. `OMNIGRAPH_FSYNC=off` skips the
-syncing, not the checks.
+On S3 a successful request is durable, and this module does nothing. `OMNIGRAPH_FSYNC=off` skips the syncs, not the
+checks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LANCE_MARK = b"LANC"
 
 
 class NotDurable(StorageError):
-    """A sync failed. What it was to secure must not be relied on, and trying again proves nothing."""
+    """A sync failed. The data must not be relied on, and a second sync proves nothing."""
 
 
 def fsync_enabled() -> bool:
@@ -37,9 +37,9 @@ def fsync_enabled() -> bool:
 
 
 def sync_files(paths: Iterable[str]) -> None:
-    """Sync files, the folders they lie in and the folders of these, which may be new themselves.
+    """Sync files, their folders and the parents of these, which may be new themselves.
 
-    A file that is missing is an error: something relied on it.
+    A missing file is an error: a version refers to it.
     """
     if not fsync_enabled():
         return
@@ -59,9 +59,9 @@ def sync_folder(path: str) -> None:
 
 
 def sync_tree(root: str, *, above: int = 1) -> None:
-    """Sync everything below a folder and the folder's own name: for what was created as a whole.
+    """Sync everything below a new folder and the folder's own name.
 
-    `above` counts the folders above it that hold a new name: 2 if the one that it lies in may be new as well.
+    `above` is the number of parent folders with a new entry: 2 if the direct parent may be new as well.
     """
     if not fsync_enabled():
         return
@@ -82,7 +82,7 @@ def _sync(path: str) -> None:
         finally:
             os.close(handle)
     except FileNotFoundError as error:
-        # Removed, not unsynced: by a cleanup, after another process rolled this writer back.
+        # Removed by a cleanup, after another process rolled this writer back; not a failed sync.
         raise StorageError(doing=f"making {path} durable", detail=str(error)) from error
     except OSError as error:
         raise NotDurable(doing=f"making {path} durable", detail=str(error)) from error
@@ -92,30 +92,30 @@ def new_files(root: str, fragments: Sequence[dict[str, Any]]) -> list[str]:
     """Check the files that these fragments (as JSON) add to the local table in folder `root`, and return their
     paths.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for fragment in fragments:
         for file in fragment["files"]:
             path = os.path.join(root, "data", file["path"])
             require_size(path, file["file_size_bytes"])
-            found.append(path)
-            found.extend(_sidecars(path))
+            paths.append(path)
+            paths.extend(_sidecars(path))
         deletion = fragment.get("deletion_file")
         if deletion:
             path = deletion_path(root, fragment["id"], deletion)
             _check_mark(path)
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
-def secure_files(root: str, fragments: Sequence[dict[str, Any]]) -> None:
-    """Check, sum and sync the files that these fragments (as JSON) add to the local table in folder `root`."""
+def sync_fragments(root: str, fragments: Sequence[dict[str, Any]]) -> None:
+    """Check, checksum and sync the files that these fragments (as JSON) add to the local table in folder `root`."""
     paths = new_files(root, fragments)
     checksums.note(paths)
     sync_files(paths)
 
 
-def secure_folder(folder: str) -> None:
-    """The same of a folder of a local table that was made as a whole: an index."""
+def sync_index_folder(folder: str) -> None:
+    """Checksum and sync a new index folder of a local table."""
     checksums.note_folder(folder)
     sync_tree(folder, above=2)
 
@@ -127,13 +127,13 @@ def deletion_path(root: str, fragment_id: int, deletion: dict[str, Any]) -> str:
 
 
 def _sidecars(data_file: str) -> list[str]:
-    """Large blobs lie in files of their own beside the data file, in a folder of its name."""
+    """The files of large blobs: they are beside the data file, in a folder of its name."""
     folder = Path(data_file).with_suffix("")
     return [str(p) for p in folder.iterdir() if p.is_file()] if folder.is_dir() else []
 
 
 def require_size(path: str, size: int | None) -> None:
-    """A file that is not as long as it must be was cut short by a failing disk."""
+    """Raise StorageError if the file has another size: a failing disk truncated it."""
     try:
         actual = os.stat(path).st_size
     except OSError as error:
@@ -143,13 +143,13 @@ def require_size(path: str, size: int | None) -> None:
 
 
 def require_closed(path: str) -> None:
-    """A file of Lance's own format ends in its mark; one that does not was cut short."""
+    """Raise StorageError if a file of Lance's format does not end in its mark: it is truncated."""
     if closed_size(path) is None:
         raise StorageError(doing=f"writing {path}", detail="the file is cut short")
 
 
 def closed_size(path: str) -> int | None:
-    """The size of a file that ends as Lance ends its files; None if it does not. Few calls: it is asked of many."""
+    """The size of a file that ends in Lance's mark; None if it does not. Uses few system calls."""
     try:
         file = os.open(path, os.O_RDONLY)
         try:
@@ -163,7 +163,7 @@ def closed_size(path: str) -> int | None:
 
 
 def _check_mark(path: str) -> None:
-    """A deletion file has no recorded size; the Arrow form ends in a mark, and no form is empty."""
+    """Check a deletion file, which has no recorded size: the Arrow form ends in a mark, and no form is empty."""
     try:
         with open(path, "rb") as file:
             raw = file.read()
@@ -174,16 +174,16 @@ def _check_mark(path: str) -> None:
 
 
 def manifest_path(table: str, version: int) -> str:
-    """The file of one version of the table in folder `table`: Lance counts names down, so that the newest sorts
-    first.
+    """The file of one version of the table in folder `table`. Lance numbers the names downwards, so that the newest
+    sorts first.
     """
     return os.path.join(table, "_versions", f"{2**64 - 1 - version:020}.manifest")
 
 
 def commit_files(table: str, version: int, *, read_version: int, transaction_uuid: str) -> list[str]:
-    """The files that make a version real: its manifest and, where Lance wrote one, its transaction."""
+    """The files of a commit: the manifest of the version and, where Lance wrote one, its transaction."""
     transaction = os.path.join(table, "_transactions", f"{read_version}-{transaction_uuid}.txn")
-    found = [manifest_path(table, version)]
+    files = [manifest_path(table, version)]
     if os.path.exists(transaction):
-        found.append(transaction)
-    return found
+        files.append(transaction)
+    return files

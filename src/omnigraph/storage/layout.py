@@ -1,10 +1,10 @@
-"""Where things are: one graph address, turned into the URIs and options that Lance and the object store need.
+"""The layout of a graph: one address, turned into the URIs and options that Lance and the object store need.
 
-    <graph>/__manifest/                       the authority
+    <graph>/__manifest/                       the manifest
     <graph>/nodes|edges/<type id>-<incarnation>/   one table per lifetime of a type; forks under its `tree/`
-    <graph>/__recovery/<branch incarnation>/  tickets, plans and heartbeats of running or dead writers
+    <graph>/__recovery/<branch incarnation>/  advisory locks, plans and heartbeats of running or crashed writers
     <graph>/__cache/adjacency/<digest>/       arrays for traversals, derived
-    <graph>/__reserve                         on a local disk: space for cleanup, should the disk be full
+    <graph>/__reserve                         on a local disk: space for cleanup on a full disk
 
 A local address becomes an absolute path without symbolic links, because Lance writes absolute paths into the forks of
 tables: two spellings of one graph must not look like two graphs.
@@ -25,23 +25,23 @@ MANIFEST = "__manifest"
 RECOVERY = "__recovery"
 CACHE = "__cache/adjacency"
 CACHE_META = "meta.json"
-"""Says, in a folder of CACHE, which line and version of an edge table its arrays were made from: `edges`."""
+"""The file in a folder of CACHE whose `edges` names the version line and version of the arrays' edge table."""
 TABLE_FOLDERS = {"n": "nodes", "e": "edges"}
 STAGING = "__staging"
 """Files that the tasks of running loads hand to each other."""
 CLEANUP = "__cleanup"
-"""What running cleanups are about to remove; probes of the store's clock."""
+"""Announcements of running cleanups; probes of the store's clock."""
 LEASES = "__leases"
-"""What long readers need."""
+"""Leases of long readers."""
 CLONE = "__clone"
-"""Says, while a clone is being made, what it is a clone of; not there in a graph."""
+"""The mark of an unfinished clone; does not exist in a graph."""
 RESERVE = "__reserve"
 """A file of a local graph: space for cleanup on a full disk (`storage/objects/reserve.py`)."""
 LAYOUT_FOLDERS = (MANIFEST, *TABLE_FOLDERS.values(), RECOVERY, CACHE.partition("/")[0], STAGING, LEASES, CLEANUP, CLONE)
 LAYOUT_NAMES = (*LAYOUT_FOLDERS, RESERVE)
 """All that omnigraph puts directly into a graph's folder."""
 TABLE_NAME = re.compile(r"[a-z][0-9a-z]+-[0-9a-f]+")
-"""The name of a table's folder: whatever else lies beside it is somebody else's."""
+"""The name of a table's folder; other names beside it are foreign."""
 
 # Names of the environment on the left, of Lance's and obstore's S3 options on the right.
 _AWS_ENVIRONMENT = {
@@ -96,8 +96,8 @@ _TABLE_FILE = re.compile(
 
 def table_file(file: str) -> tuple[str, str, str] | None:
     """(graph, table id, path in the graph) of the full path of a file: of a table, or of the manifest's rows."""
-    matched = _TABLE_FILE.fullmatch(file)
-    return None if matched is None else (matched[1], matched[3] or MANIFEST, matched[2])
+    match = _TABLE_FILE.fullmatch(file)
+    return None if match is None else (match[1], match[3] or MANIFEST, match[2])
 
 
 def table_folder(type_id: str, incarnation: str) -> str:
@@ -106,7 +106,7 @@ def table_folder(type_id: str, incarnation: str) -> str:
 
 
 def locate(address: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> Location:
-    """Turn what a user typed into a Location. Nothing is touched."""
+    """Turn a user's address into a Location, without access to the store."""
     text = os.fspath(address)
     if not text.strip():
         raise UnsupportedStore(uri=text, detail="the address is empty.")
@@ -131,16 +131,16 @@ def _real(path: str) -> str:
     return str(Path(path).expanduser().resolve())
 
 
-def _s3_options(given: Mapping[str, str] | None) -> dict[str, str]:
-    if given is not None:
-        return dict(given)
-    found: dict[str, str] = {}
+def _s3_options(options: Mapping[str, str] | None) -> dict[str, str]:
+    if options is not None:
+        return dict(options)
+    from_environment: dict[str, str] = {}
     for variable, option in _AWS_ENVIRONMENT.items():
         value = os.environ.get(variable)
         if value:
-            found[option] = value
-    endpoint = found.get("endpoint", "")
+            from_environment[option] = value
+    endpoint = from_environment.get("endpoint", "")
     if endpoint.startswith("http://"):
-        # A plain-HTTP endpoint was named on purpose: a second variable to allow it only costs users an hour.
-        found.setdefault("allow_http", "true")
-    return found
+        # A plain-HTTP endpoint is deliberate: do not require a second variable to allow it.
+        from_environment.setdefault("allow_http", "true")
+    return from_environment

@@ -140,7 +140,7 @@ class LocalRunner:
 
     def __init__(self, *, parallelism: int | None = None, watcher: Watcher | None = None) -> None:
         self.parallelism = (
-            parallelism or environment.integer("OMNIGRAPH_THREADS", 0, least=0, most=4096) or os.cpu_count() or 1
+            parallelism or environment.integer("OMNIGRAPH_THREADS", 0, minimum=0, maximum=4096) or os.cpu_count() or 1
         )
         self._watcher = watcher or Silent()
 

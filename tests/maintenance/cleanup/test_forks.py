@@ -249,7 +249,7 @@ def test_forks_are_named_after_the_branch_that_made_them(history: og.Graph) -> N
     history.create_branch("b")
     history.upsert({"Person": [{"name": "own"}]}, branch="b")
     assert pin_of(history, branch="b").fork.startswith(f"{history._manifest.head('b').incarnation}-")
-    assert operation.PREPARED_MOST_S == 3 * 86_400
+    assert operation.PREPARED_MAX_S == 3 * 86_400
 
 
 @pytest.mark.parametrize("outer", ["team", "data", "_versions"])

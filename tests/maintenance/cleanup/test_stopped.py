@@ -63,7 +63,7 @@ class Stop:
             self.stopped = True
             assert self.graph is not None
             if self._past_lease:
-                self.graph._committer.locks._heart._held.clear()
+                self.graph._committer.locks._heartbeats._watched.clear()
             self._others()
 
 
@@ -180,7 +180,7 @@ def test_a_write_that_another_process_published_is_acknowledged_though_its_versi
         files = list(paths)
         if not calls and "/nodes/" in files[0] and files[0].endswith(".manifest"):
             calls.append(1)
-            graph._committer.locks._heart._held.clear()
+            graph._committer.locks._heartbeats._watched.clear()
             og.open(path).insert({"P": [{"name": "other"}]})
             clean(path, aged=False, lease_lost=False)
         sync_files(files)
@@ -203,7 +203,7 @@ def test_a_commit_of_lance_that_lands_after_its_fence_was_collected_leaves_no_dr
     def stopped(*args: Any) -> Any:
         if not calls:
             calls.append(1)
-            graph._committer.locks._heart._held.clear()
+            graph._committer.locks._heartbeats._watched.clear()
             og.open(path).insert({name: [{"name": "between"}] for name in ("Person", "Company")})
             clean(path, aged=False, lease_lost=True)
         return commit(*args)

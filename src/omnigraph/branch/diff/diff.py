@@ -208,7 +208,7 @@ def diff_base(manifest: Manifest, base: str, target: str) -> str:
 
 def empty_state(view: View) -> View:
     """The state before the first commit of a graph: no types, no rows."""
-    empty = replace(view, head=replace(view.head, commit=""), pins={}, found={})
+    empty = replace(view, head=replace(view.head, commit=""), pins={}, rows_by_id={})
     empty.__dict__["schema"] = Schema()
     empty.__dict__["table_keys"] = dict[str, str]()
     return empty

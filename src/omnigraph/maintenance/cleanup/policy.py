@@ -28,12 +28,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from omnigraph.arguments import mapping, number
-from omnigraph.commit.operation import PREPARED_MOST_S
+from omnigraph.commit.operation import PREPARED_MAX_S
 from omnigraph.config.durations import duration_text, seconds_of
 from omnigraph.errors import FileUnreadable, UsageError
 
 ORPHANS_S = 7 * 86_400.0
-ORPHANS_MIN_S = PREPARED_MOST_S + 86_400.0
+ORPHANS_MIN_S = PREPARED_MAX_S + 86_400.0
 """Prepared work is used for three days after it was made, and may have been a day in the making: its
 files look like those of a crashed writer.
 """

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def budget_bytes() -> int:
-    return environment.integer(VARIABLE, DEFAULT_BYTES, least=0)
+    return environment.integer(VARIABLE, DEFAULT_BYTES, minimum=0)
 
 
 class Cache:

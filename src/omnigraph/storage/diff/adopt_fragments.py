@@ -6,10 +6,10 @@ Forks write their data files into the root table's `data/`, so every line can re
   new: the row ids of its own line mean other rows here
 * has no version metadata: Lance derives it
 * has a deletion file of the target's line where some of its rows do not apply. Lance writes one only for a fragment of
-  an existing version: a detached version, which nobody else can see, and a fragment id that no other one will have
+  an existing version: a detached version, which no other process sees, and a unique fragment id
 
 Files in a fork's own folder are never adopted: they are removed with the fork. A crash leaves a detached version and
-deletion files that nobody refers to.
+deletion files without a reference.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _mark_excluded(
         bodies[i]["deletion_file"] = deletion_file
         if location.is_local:
             written = [{"id": bodies[i]["id"], "files": [], "deletion_file": deletion_file}]
-            durability.secure_files(location.join(pin.path), written)
+            durability.sync_fragments(location.join(pin.path), written)
     remove_detached(location, pin, [int(private.version)])
 
 

@@ -30,8 +30,8 @@ from omnigraph.storage.lance.tables import name_of
 class UnsharedColumn:
     """A column of `b`. `property_ids` are its ids in `a` and in `b`; None in `a` for a column that was added.
 
-    `is_filled` tells which values of an added column are not those that the addition gave to every row; without it all
-    that are not null.
+    `is_filled` selects the values of an added column that are not those that the addition gave to every row; without it
+    all that are not null.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Base paths: the absolute addresses that Lance writes into versions of forks, and whose they are.
+"""Base paths: the absolute addresses that Lance writes into versions of forks.
 
 A version of a fork names the folders of its table that it reads from, each by its whole address: the root table, and
 every fork that it was made from. All of them lie in the fork's own table folder:
@@ -6,10 +6,10 @@ every fork that it was made from. All of them lie in the fork's own table folder
     <graph>/nodes/<table>                  the root table
     <graph>/nodes/<table>/tree/<fork>      another fork of the same table
 
-A version of a root table names none. So a folder that was copied or moved still says where it was, exactly where that
-matters and nowhere else: a graph without forks may be moved, and one with forks is refused with GraphMoved by
-everything that opens a fork, before anything is read from or written to the other place. `omnigraph relocate` rewrites
-the paths. A base path that is no line of the table at any address was not written by omnigraph: it is refused as well.
+A version of a root table names none. So a graph without forks may be moved; in a copied or moved graph with forks,
+opening a fork raises GraphMoved before anything is read from or written to the old address. `omnigraph relocate`
+rewrites the paths. A base path that is not a version line of the table at any address was not written by omnigraph, and
+is refused as well.
 
 Addresses are compared as texts. A Location has no symbolic links, and the same folder at another mount point is another
 address: what one process writes there the other could not read.
@@ -40,9 +40,9 @@ def require_own_bases(location: Location, table: str, bases: Iterable[str]) -> N
             raise GraphMoved(uri=location.uri, recorded_root=split[0], table=table)
 
 
-def _is_line(below: str) -> bool:
+def _is_line(path_below_table: str) -> bool:
     """Whether what follows a table's folder in a base path is nothing, or one of its forks."""
-    folder, _, fork = below.rstrip("/").partition("/")
+    folder, _, fork = path_below_table.rstrip("/").partition("/")
     return not folder or (folder == TREE and is_branch_path(fork))
 
 

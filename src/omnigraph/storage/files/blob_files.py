@@ -28,27 +28,27 @@ def blob_bytes(location: Location, pin: Pin, table: LanceDataset) -> dict[str, i
     if not _has_blobs(table):
         return {}
     bases = {base.id: _below(pin, base.path) for base in table.base_paths().values()}
-    wanted: dict[str, set[str]] = {}
+    files_by_folder: dict[str, set[str]] = {}
     for fragment in table.get_fragments():
         for file in fragment.metadata.to_json()["files"]:
             root = bases.get(file.get("base_id"), pin.path)
             with form.reading(f"a version of {pin.path}"):
-                wanted.setdefault(posixpath.join(root, "data"), set()).add(form.file_name(file["path"]))
-    found: dict[str, int] = {}
-    for folder, files in wanted.items():
+                files_by_folder.setdefault(posixpath.join(root, "data"), set()).add(form.file_name(file["path"]))
+    sizes_by_file: dict[str, int] = {}
+    for folder, files in files_by_folder.items():
         sizes = _local(location.join(folder), files) if location.is_local else _remote(location, folder)
-        found |= {path: sizes[name] for path in files if (name := _folder(path)) in sizes}
-    return found
+        sizes_by_file |= {path: sizes[name] for path in files if (name := _folder(path)) in sizes}
+    return sizes_by_file
 
 
 def in_listing(files: Iterable[tuple[str, int]]) -> dict[str, int]:
     """The same by data file, out of a listing (path, size) of a table's whole folder."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for path, size in files:
         if path.endswith(SUFFIX):
             name = posixpath.basename(posixpath.dirname(path)) + ".lance"
-            found[name] = found.get(name, 0) + size
-    return found
+            sizes[name] = sizes.get(name, 0) + size
+    return sizes
 
 
 def _has_blobs(table: LanceDataset) -> bool:
@@ -69,17 +69,17 @@ def _folder(path: str) -> str:
 
 
 def _local(data: str, files: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for name in map(_folder, files):
         try:
-            found[name] = sum(
+            sizes[name] = sum(
                 entry.stat(follow_symlinks=False).st_size for entry in os.scandir(os.path.join(data, name))
             )
         except (FileNotFoundError, NotADirectoryError):
             continue  # no large blob is in this file
         except OSError as error:
             raise StorageError(doing=f"listing {data}", detail=str(error)) from error
-    return found
+    return sizes
 
 
 def _remote(location: Location, folder: str) -> dict[str, int]:
@@ -88,13 +88,13 @@ def _remote(location: Location, folder: str) -> dict[str, int]:
 
     from omnigraph.storage.objects.control_objects import open_store
 
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     try:
         for batch in obstore.list(open_store(location, folder)):
             for entry in batch:
-                name, _, rest = entry["path"].partition("/")
-                if rest:
-                    found[name] = found.get(name, 0) + entry["size"]
+                name, _, inner_path = entry["path"].partition("/")
+                if inner_path:
+                    sizes[name] = sizes.get(name, 0) + entry["size"]
     except (BaseError, OSError) as error:
         raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
-    return found
+    return sizes

@@ -1,8 +1,8 @@
 """Blobs that are not in the graph: Lance can store the address of a file instead of bytes, and then reads that file.
 
-Omnigraph never writes such a reference. One in a table was planted: reading it would show a file of the reader's
-machine, or fetch an address with the reader's keys. So the references of the rows to be read are looked at before their
-bytes are, and an address is HostileOrDamagedManifest.
+Omnigraph never writes such a reference. One in a table is hostile: reading it would expose a file of the reader's
+machine, or fetch an address with the reader's keys. So the references of rows are checked before their bytes are read,
+and an address raises HostileOrDamagedManifest.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def blob_columns(t: EntityType, columns: Sequence[str]) -> list[str]:
 def require_own_blobs(
     table: LanceDataset, t: EntityType, columns: Sequence[str], *, where: str | None = None, fragments: Any = None
 ) -> None:
-    """Refuse rows that have a blob elsewhere. `columns` may name others than blobs: only those are looked at."""
+    """Refuse rows with a blob outside of the graph. `columns` may include other columns: only blobs are checked."""
     blobs = blob_columns(t, columns)
     if not blobs:
         return
-    found = table.scanner(
+    scanner = table.scanner(
         columns=blobs,
         filter=where,
         blob_handling="blobs_descriptions",
         **({} if fragments is None else {"fragments": fragments}),
     )
-    for batch in found.to_batches():
+    for batch in scanner.to_batches():
         for column in blobs:
             if is_elsewhere(batch.column(column)):
                 detail = f"a value of {column} is an address and not bytes"
@@ -52,5 +52,5 @@ def is_elsewhere(references: pa.Array) -> bool:
     """Whether any of these references is an address. Older ones have no kind: their bytes are in the data file."""
     if not pa.types.is_struct(references.type) or references.type.get_field_index(_KIND) < 0:
         return False
-    held = references.filter(references.is_valid())
-    return bool(pc.any(pc.greater(pc.struct_field(held, _KIND), ALONE)).as_py())
+    present = references.filter(references.is_valid())
+    return bool(pc.any(pc.greater(pc.struct_field(present, _KIND), ALONE)).as_py())

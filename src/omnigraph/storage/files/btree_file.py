@@ -1,4 +1,4 @@
-"""What the files of an index hold, read as they are: where its entries point."""
+"""Reads the entries of a BTREE index from its files: the rows to which they point."""
 
 from __future__ import annotations
 

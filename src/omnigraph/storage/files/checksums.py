@@ -1,18 +1,18 @@
 """Checksums of the files that versions refer to: computed when a file is made durable, kept in commit records.
 
-    note      whoever has written and checked a file on a local disk notes its CRC-32, read from the page cache
-    hand on   a task on a worker hands what it noted to the driver, with its result
-    publish   what was noted of the tables of a commit goes into the commit's record, before that into its plan, so
-              that whoever rolls the commit forward publishes the same
+    note      after a file was written and checked on a local disk, its CRC-32 is noted, read from the page cache
+    hand on   a task on a worker returns its noted checksums to the driver, with its result
+    publish   the noted checksums of the tables of a commit go into its plan and its record, so that a process that
+              rolls the commit forward publishes the same
     compare   `verify --full` reads every file again
 
 A record holds nine bytes per file: five of a digest of the file's path in the graph, four of its CRC. Records outlive
-versions, so a checksum is there for as long as the file may be, whichever versions a cleanup removes. A large number of
-files goes into a row of the manifest instead, so that heads stay small.
+versions, so a checksum exists for as long as its file may, whichever versions a cleanup removes. The checksums of many
+files go into a row of the manifest instead, so that heads stay small.
 
-Lance's metadata has no place for a checksum. So this process notes them by path until they are published; what is
-never published is forgotten with the process, or when there are too many. A file without a checksum is one that an
-older program, another Lance client or a store without a local disk has written: it is counted as unchecked.
+Lance's metadata has no field for a checksum. So this process notes them by path until they are published; unpublished
+ones are dropped with the process, or when there are too many. A file without a checksum was written by an older
+program, by another Lance client or to a store without a local disk: it counts as unchecked.
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ def note(paths: Iterable[str]) -> None:
 
 
 def note_known(checksums: Mapping[str, int]) -> None:
-    """Note what a task has computed. Files outside of a graph's tables are passed over."""
+    """Note checksums that a task has computed. Files outside of a graph's tables are ignored."""
     for full_path, crc in checksums.items():
-        place = table_file(full_path)
-        if place is not None:
-            _noted.add(*place, crc)
+        location_of_file = table_file(full_path)
+        if location_of_file is not None:
+            _noted.add(*location_of_file, crc)
 
 
 def note_folder(folder: str) -> None:
@@ -125,17 +125,17 @@ def note_folder(folder: str) -> None:
 
 
 def take_noted() -> dict[str, int]:
-    """What this process noted and has not published, by full path; it forgets it."""
+    """Return and clear the unpublished checksums of this process, by full path."""
     return _noted.take()
 
 
 def noted(graph: str, tables: Iterable[str]) -> dict[str, int]:
-    """What is noted of these tables of a graph and of its manifest, by path in the graph."""
+    """The noted checksums of these tables of a graph and of its manifest, by path in the graph."""
     return {path: crc for table in (*tables, MANIFEST) for path, crc in _noted.of(graph, table).items()}
 
 
 def published(graph: str, paths: Iterable[str]) -> None:
-    """Forget what is in a record now."""
+    """Drop checksums that are in a record now."""
     _noted.drop(graph, set(paths))
 
 
@@ -151,9 +151,9 @@ def pack(checksums: Mapping[str, int]) -> Packed:
     return _packed(key_of(path) + crc.to_bytes(4, "little") for path, crc in sorted(checksums.items()))
 
 
-def merge(one: Packed, other: Packed) -> Packed:
-    """Both, each entry once."""
-    return _packed(dict.fromkeys((*_entries(one), *_entries(other))))
+def merge(first: Packed, second: Packed) -> Packed:
+    """The entries of both, each once."""
+    return _packed(dict.fromkeys((*_entries(first), *_entries(second))))
 
 
 def count(packed: Packed) -> int:
@@ -173,10 +173,10 @@ def _packed(entries: Iterable[bytes]) -> Packed:
 
 def _entries(packed: Packed) -> Iterator[bytes]:
     raw = base64.b64decode(packed)
-    return (raw[at : at + ENTRY_BYTES] for at in range(0, len(raw), ENTRY_BYTES))
+    return (raw[start : start + ENTRY_BYTES] for start in range(0, len(raw), ENTRY_BYTES))
 
 
 def paths_in(packed: Packed, paths: Iterable[str]) -> set[str]:
     """Those of these files, by their paths in the graph, that have a checksum."""
-    known = {entry[:KEY_BYTES] for entry in _entries(packed)}
-    return {path for path in paths if key_of(path) in known}
+    keys = {entry[:KEY_BYTES] for entry in _entries(packed)}
+    return {path for path in paths if key_of(path) in keys}

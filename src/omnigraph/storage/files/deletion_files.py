@@ -1,9 +1,9 @@
-"""Deletion files are looked at before Lance reads them.
+"""Checks deletion files before Lance reads them.
 
-Lance takes the lengths in a deletion file for true: one changed bit makes it ask for terabytes, and a failed allocation
-ends the process, without an error and without a name. So the deletion files of a version are read here first, when the
-version is opened: a whole Arrow file, with as many rows as the version says. Each file once per process: no program of
-ours ever changes one. They are small, and few after a fold or an `optimize`.
+Lance trusts the lengths in a deletion file: one flipped bit makes it allocate terabytes, and a failed allocation ends
+the process without an error that names the file. So the deletion files of a version are read here first, when the
+version is opened: each must be a complete Arrow file with the number of rows that the version records. Each file is
+read once per process, because omnigraph never changes one. They are small, and few after a fold or an `optimize`.
 
 On S3 this is a request per file, several at once. A file that this process has just written is not read again
 (`note_written`): a small write on warm handles costs no more requests.
@@ -29,14 +29,14 @@ _checked: set[str] = set()
 
 
 def require_deletions(location: Location, uri: str, table: LanceDataset) -> None:
-    """StorageError, with the file, if a deletion file of this version of a table is damaged. One that is missing is
-    left to Lance.
+    """Raise StorageError, which names the file, if a deletion file of this version of a table is damaged. A missing one
+    is left to Lance.
     """
     marked = [f for f in table.get_fragments() if f.num_deletions]
     if not marked:
         return
     roots = {base.id: str(base.path) for base in table.base_paths().values()}
-    new: list[tuple[str, int | None]] = []
+    unchecked: list[tuple[str, int | None]] = []
     for fragment in marked:
         deletion = fragment.metadata.deletion_file
         if deletion is None:
@@ -44,14 +44,14 @@ def require_deletions(location: Location, uri: str, table: LanceDataset) -> None
         root = uri if deletion.base_id is None else roots[deletion.base_id]
         path = durability.deletion_path(root, fragment.fragment_id, deletion.asdict())
         if path not in _checked:
-            new.append((path, deletion.num_deleted_rows))
-    map_threads(lambda file: require_whole(location, file[0], rows=file[1]), new)
-    _note(path for path, _ in new)
+            unchecked.append((path, deletion.num_deleted_rows))
+    map_threads(lambda file: require_whole(location, file[0], rows=file[1]), unchecked)
+    _note(path for path, _ in unchecked)
 
 
 def note_written(location: Location, path: str, fragment: FragmentMetadata) -> None:
-    """This process has just written the fragment's deletion file, in the table at `path`. On a local disk it is read
-    again all the same, which costs next to nothing.
+    """Note that this process has just written the fragment's deletion file, in the table at `path`. On a local disk the
+    file is still read again, which costs almost nothing.
     """
     deletion = None if location.is_local else fragment.to_json().get("deletion_file")
     if deletion:
@@ -65,7 +65,7 @@ def _note(paths: Iterable[str]) -> None:
 
 
 def require_whole(location: Location, path: str, *, rows: int | None) -> None:
-    """StorageError unless a deletion file, by its full address, can be read, and marks so many rows."""
+    """Raise StorageError unless a deletion file, by its full address, can be read and marks this number of rows."""
     from obstore.exceptions import BaseError
 
     try:
@@ -92,9 +92,9 @@ def _require_content(raw: bytes, path: str, rows: int | None) -> None:
         if not raw:
             raise StorageError(doing=f"reading {path}", detail=f"{path}: the file is empty", reason="damaged_data")
         return
-    found = _rows(raw, path)
-    if rows is not None and found != rows:
-        detail = f"{path}: it marks {found} rows, not {rows}"
+    row_count = _rows(raw, path)
+    if rows is not None and row_count != rows:
+        detail = f"{path}: it marks {row_count} rows, not {rows}"
         raise StorageError(doing=f"reading {path}", detail=detail, reason="damaged_data")
 
 

@@ -1,17 +1,17 @@
-"""The footers of data files and index files are checked before Lance reads them.
+"""Checks the footers of data files and index files before Lance reads them.
 
-Lance takes the counts in a footer for true: one changed bit makes it ask for gigabytes, and a failed allocation ends
-the process. A file of Lance ends with
+Lance trusts the counts in a footer: one flipped bit makes it allocate gigabytes, and a failed allocation ends the
+process. A file of Lance ends with
 
     column metadata offsets   (position, size) of each, 16 bytes
     global buffer offsets     the same
     footer                    40 bytes: where column metadata and both tables begin, their counts, the version, a mark
 
-On a local disk everything that these name must lie within the file, each part before the next. Data files are checked
+On a local disk every range that these name must lie within the file, each part before the next. Data files are checked
 when a version is opened, once per process and fragment. Index files are checked before the first filter or text search
-over their column, once per process and segment: whoever does not use an index, or builds it anew, is not refused. That
-takes three short reads per file. What else may be damaged in a file is found by its checksum (`verify`). Files of other
-versions of the format are left to Lance, and so is one that is missing.
+over their column, once per process and segment: a read that does not use an index, or rebuilds it, is not refused. That
+takes three short reads per file. Other damage is found by the checksum of a file (`verify`). Files of other versions of
+the format, and missing files, are left to Lance.
 """
 
 from __future__ import annotations
@@ -40,23 +40,24 @@ FOOTED_SUFFIXES = (".lance", ".idx")
 
 
 def require_footers(uri: str, table: LanceDataset) -> None:
-    """StorageError, with the file, if a data file of this version of a local table ends in what can't be its footer."""
-    new = [f for f in table.get_fragments() if (uri, f.fragment_id) not in _checked]
-    if not new:
+    """Raise StorageError, which names the file, if a data file of this version of a local table has no valid footer."""
+    unchecked = [f for f in table.get_fragments() if (uri, f.fragment_id) not in _checked]
+    if not unchecked:
         return
     roots = {base.id: str(base.path) for base in table.base_paths().values()}
-    for fragment in new:
+    for fragment in unchecked:
         for file in fragment.metadata.files:
             base = getattr(file, "base_id", None)
             require_footer(os.path.join(uri if base is None else roots[base], "data", file.path))
         _note(_checked, (uri, fragment.fragment_id))
 
 
-def require_index_footers(table: LanceDataset, asked: str) -> None:
-    """StorageError, with the file, if an index that Lance may use ends in what can't be its footer.
+def require_index_footers(table: LanceDataset, filter_or_column: str) -> None:
+    """Raise StorageError if an index file that Lance may use ends in an invalid footer.
 
-    `asked` is the filter, or the name of the column that is searched: an index is used only where the name of its
-    column stands in it. To be called in `reading`, as every other call of Lance. Nothing is checked in a bucket.
+    `filter_or_column` is the filter, or the name of the column that is searched: an index is used only where the name
+    of its column stands in it. Call it inside `reading`, as every other call of Lance. Nothing is checked on an object
+    store.
     """
     uri = str(table.uri)
     key = (uri, int(table.version))
@@ -68,7 +69,7 @@ def require_index_footers(table: LanceDataset, asked: str) -> None:
         _unchecked[key] = segments
     if not segments:
         return
-    text = asked.lower()
+    text = filter_or_column.lower()
     for _, folder in (segment for segment in segments if segment[0] in text):
         if folder not in _checked_segments:
             for path in index_files(folder):
@@ -105,7 +106,7 @@ def _note(checked: set[Any], item: Any) -> None:
 
 
 def require_footer(path: str, *, of: Literal["data", "index"] = "data") -> None:
-    """StorageError unless the end of a data file or an index file agrees with itself."""
+    """Raise StorageError unless the footer of a data file or an index file is consistent."""
     problem = footer_problem(path)
     if problem is not None:
         raise StorageError(
@@ -149,5 +150,5 @@ def _problem(file: int) -> str | None:
 
 
 def _unpacked(footer: bytes) -> tuple[int, int, int, int, int, int, int, bytes]:
-    found: tuple[int, int, int, int, int, int, int, bytes] = _FOOTER.unpack(footer)
-    return found
+    fields: tuple[int, int, int, int, int, int, int, bytes] = _FOOTER.unpack(footer)
+    return fields

@@ -1,17 +1,17 @@
-"""Why a version of a table is not there: cleanup or a schema change has removed it, or it was lost.
+"""Why a version of a table does not exist: cleanup or a schema change removed it, or it was lost.
 
-What is removed on purpose is known by its place. Of one line of versions, everything goes that is older than some
-version and that nothing holds; heads of branches, the commits that branches were made from, tags (of the graph and of
-Lance) and leases hold. So a version is missing, and not reclaimed, if
+Cleanup removes, from one version line, all versions older than some version that nothing retains; heads of branches,
+the commits from which branches were created, tags (of the graph and of Lance) and leases retain versions. So a version
+is missing, and not reclaimed, if
 
 * a head, the base of a branch or a tag of the graph pins it
-* the line is pinned, and nothing of it is there, or nothing as new as this version
-* an older version of the line is there that nothing holds: a cleanup would have removed that one first
+* the line is pinned, and no version of it exists, or none as new as this version
+* an older version of the line exists that nothing retains: a cleanup would have removed that one first
 
-What a running cleanup has announced is reclaimed. A version that a reader's lease or a branch kept until a moment ago
-looks like one that nothing holds: next to it a reclaimed version is called missing until the next cleanup.
+A version that a running cleanup has announced is reclaimed. A version that a lease or a branch retained until just now
+looks like one that nothing retains: beside it, a reclaimed version is reported as missing until the next cleanup.
 
-Asked only after a read has failed. Nothing is written.
+This runs only after a read has failed. It writes nothing.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 def absence(location: Location, path: str, version: int, *, table_key: str = "") -> VersionReclaimed:
-    """The error for a version that is not there, of the line at `path` relative to the graph."""
+    """The error for a version that does not exist, of the version line at `path` relative to the graph."""
     manifest = Manifest(location)
     kind = VersionMissing if _is_lost(manifest, path, version) else VersionReclaimed
     return kind(table_key=table_key or _key(manifest, path), version=version)
 
 
 def absence_of(table: LanceDataset, *, table_key: str) -> VersionReclaimed:
-    """The same for a handle whose version was there when it was opened."""
+    """The error for a handle whose version existed when it was opened."""
     location, path = graph_of(table.uri, table._storage_options)
     return absence(location, path, int(table.version), table_key=table_key)
 

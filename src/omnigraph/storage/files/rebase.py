@@ -6,7 +6,7 @@ A version's file never changes otherwise, and readers open it whenever they like
   half-written, and renamed over it. A hard link of the old file elsewhere keeps the old bytes
 * in a bucket it is one put on the condition that the object is still the one that was read
 
-A file that is gone by then, or is another one, is left alone: False. A crash leaves the old file or the new one.
+A file that was removed or replaced meanwhile is not changed: False. A crash leaves the old file or the new one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MARK = b"LANC"
 
 @dataclass(frozen=True)
 class StoredVersion:
-    """The file of a version as it was read: its path relative to the graph, and what tells whether it was replaced."""
+    """The file of a version as it was read: its path relative to the graph, and what identifies it."""
 
     path: str
     raw: bytes
@@ -39,7 +39,7 @@ class StoredVersion:
 
     @property
     def is_whole(self) -> bool:
-        """A version that a power loss cut short was never published, and nobody opens it."""
+        """False for a truncated version, which was never published and is never opened."""
         return self.raw.endswith(MARK)
 
     def parsed(self) -> VersionFile:
@@ -50,8 +50,8 @@ class StoredVersion:
 
 
 def read_version(location: Location, path: str) -> StoredVersion | None:
-    """None if it is gone."""
-    with _failing("reading", path):
+    """The file of a version; None if it does not exist."""
+    with _store_errors("reading", path):
         try:
             if location.is_local:
                 with open(location.join(path), "rb") as file:
@@ -59,8 +59,8 @@ def read_version(location: Location, path: str) -> StoredVersion | None:
                     return StoredVersion(path, file.read(), modified_ns=stat.st_mtime_ns, inode=stat.st_ino)
             import obstore
 
-            found = obstore.get(open_store(location, ""), path)
-            return StoredVersion(path, bytes(found.bytes()), e_tag=found.meta["e_tag"])
+            response = obstore.get(open_store(location, ""), path)
+            return StoredVersion(path, bytes(response.bytes()), e_tag=response.meta["e_tag"])
         except FileNotFoundError:
             return None
 
@@ -85,7 +85,7 @@ def rebased(version: StoredVersion, table: str, *, root: str, only: str | None =
 
 def replace_version(location: Location, version: StoredVersion, raw: bytes) -> bool:
     """Put other bytes in the place of a version's file; False if it is not the file any more that was read."""
-    with _failing("rewriting", version.path):
+    with _store_errors("rewriting", version.path):
         return _replace_local(location, version, raw) if location.is_local else _replace_remote(location, version, raw)
 
 
@@ -117,7 +117,7 @@ def _replace_remote(location: Location, version: StoredVersion, raw: bytes) -> b
     try:
         obstore.put(store, version.path, raw, mode={"e_tag": version.e_tag})
     except (PreconditionError, NotFoundError, FileNotFoundError):
-        # Or it was this very put, whose answer was lost and which the client has sent again.
+        # Or this put had succeeded, its response was lost, and the client repeated it.
         now = read_version(location, version.path)
         return now is not None and now.raw == raw
     return True
@@ -128,7 +128,7 @@ def _not_understood(path: str, error: NotUnderstood) -> StorageError:
 
 
 @contextmanager
-def _failing(doing: str, path: str) -> Iterator[None]:
+def _store_errors(doing: str, path: str) -> Iterator[None]:
     from obstore.exceptions import BaseError
 
     try:

@@ -1,8 +1,8 @@
-"""What a table folder holds, and which version of which line refers to what.
+"""The files of a table folder, and which version of which version line refers to which file.
 
-A table folder holds lines: the root's own versions, and those of every fork below `tree/`. Files of one line may be
+A table folder holds version lines: the root's own, and that of every fork below `tree/`. Files of one line may be
 needed by another: forks write their data files into the root's `data/`, and read the root's files, and those of the
-forks that they were made from, through base paths. So references are always read of all lines of a folder together.
+forks that they were made from, through base paths. So references are always read for all lines of a folder together.
 
 Paths are relative to the table folder. A file is named by its key: large blobs lie beside their data file, in a folder
 of its name, and go with it; an index is the folder of its uuid. Both are not named one by one by any version.
@@ -83,7 +83,7 @@ class Line:
 class Folder:
     """A table folder as it was listed: files of known kinds, lines, and what refers to lines by name.
 
-    `other` are files whose place is not known here: nobody touches them as long as the folder is in use.
+    `other` are files of unknown kind: they stay as long as the folder is in use.
     """
 
     path: str
@@ -97,23 +97,23 @@ class Folder:
     @cached_property
     def by_line(self) -> dict[str, list[File]]:
         """All files below each line."""
-        found: dict[str, list[File]] = {}
+        files_by_line: dict[str, list[File]] = {}
         for file in (*self.files, *self.other):
-            found.setdefault(file.line, []).append(file)
-        return found
+            files_by_line.setdefault(file.line, []).append(file)
+        return files_by_line
 
 
 def folder_of(path: str, listed: Iterable[tuple[str, int, float]]) -> Folder:
-    """Make sense of a listing: (path below the folder, size, time of the last change)."""
+    """Classify a listing: (path below the folder, size, time of the last change)."""
     files: list[File] = []
     other: list[File] = []
     refs: dict[str, File] = {}
     tags: list[str] = []
     entries = list(listed)
-    named = {fork for name, _, _ in entries if (fork := _named_fork(name)) is not None}
-    lines: dict[str, dict[int, File]] = {"": {}, **{f"{TREE}/{fork}": {} for fork in named}}
+    forks = {fork for name, _, _ in entries if (fork := _named_fork(name)) is not None}
+    lines: dict[str, dict[int, File]] = {"": {}, **{f"{TREE}/{fork}": {} for fork in forks}}
     for name, size, modified_s in entries:
-        line, rest = _line_of(name, named)
+        line, rest = _line_of(name, forks)
         file = _file(name, size, modified_s, line, rest)
         if file.kind == "other":
             other.append(file)
@@ -124,11 +124,11 @@ def folder_of(path: str, listed: Iterable[tuple[str, int, float]]) -> Folder:
                 tags.append(name)
             continue
         files.append(file)
-        found = lines.setdefault(line, {})
+        line_versions = lines.setdefault(line, {})
         if file.version is not None:
-            found[file.version] = file
-    made = {line: Line(line, dict(sorted(versions.items()))) for line, versions in lines.items()}
-    return Folder(path, tuple(files), made, refs, tuple(tags), tuple(other))
+            line_versions[file.version] = file
+    lines_by_path = {line: Line(line, dict(sorted(versions.items()))) for line, versions in lines.items()}
+    return Folder(path, tuple(files), lines_by_path, refs, tuple(tags), tuple(other))
 
 
 def _named_fork(name: str) -> str | None:
@@ -196,11 +196,12 @@ def _key(rest: str, kind: Kind, prefix: str) -> str:
 
 @dataclass
 class References:
-    """Which keys the versions that stay need, and which those that go: with the newest of these, (line, version).
+    """The keys that kept versions refer to, and those that removed versions refer to, with the newest of these as
+    (line, version).
 
-    A version that was undone by a Restore, because its operation was rolled back, refers to nothing when it goes: its
-    files may be prepared files of an operation that is still at work and tries again. `every_index` says that it is not
-    known which indices are needed: then all of them are.
+    A removed version that a Restore had undone, because its operation was rolled back, counts as referring to nothing:
+    its files may be prepared files of an operation that is still running and tries again. `every_index`: it is unknown
+    which indices are needed, so all of them are kept.
     """
 
     kept: set[str] = field(default_factory=set)
@@ -221,14 +222,14 @@ def read_references(
     handle: Any = None,
     was_published: bool = True,
 ) -> None:
-    """Add what every version of one line refers to. Versions that are not in `going` stay, also ones made since.
-    `was_published` False: none of its versions ever was, so all of them count as undone.
+    """Add the references of every version of one line. Versions that are not in `going` are kept, also ones made since.
+    `was_published` False: none of its versions was ever published, so all of them count as undone.
 
-    All versions are read from their files, and the newest ones, above all that go, by Lance as well: what either of
-    them names is kept. If a file is not understood Lance is asked about all versions, and every index is kept, because
-    of a fork it does not name the indices that the fork has inherited; and all versions that go count as undone,
-    because Lance does not say which were. Of a line that goes as a whole, what can't be
-    understood is passed over: then its files count as unreferenced, and go when they are old.
+    All versions are read from their files, and the newest ones, above all in `going`, with Lance as well: a file that
+    either of them names is kept. If a file can't be parsed, Lance reads all versions, and every index is kept, because
+    Lance does not name the indices that a fork inherited; and all versions in `going` count as undone, because Lance
+    does not say which were. In a line that is removed as a whole, files that can't be parsed are ignored: then its
+    files count as unreferenced, and are removed when they are old.
     """
     if going >= set(line.versions):
         if not was_published:
@@ -251,7 +252,7 @@ def read_references(
 
 
 def needed_keys(location: Location, folder: Folder, line: Line, versions: Set[int]) -> set[str]:
-    """The keys of all files that these versions of a line refer to. NotUnderstood where that can't be told."""
+    """The keys of all files that these versions of a line refer to. Raises NotUnderstood if that is unknown."""
     references = References()
     _read_files(location, folder, line, versions, frozenset(), references)
     return references.kept
@@ -260,7 +261,7 @@ def needed_keys(location: Location, folder: Folder, line: Line, versions: Set[in
 def _read_files(
     location: Location, folder: Folder, line: Line, versions: Set[int], going: Set[int], into: References
 ) -> None:
-    """The same from the files of some versions. Fragments are understood once, in however many versions they are."""
+    """Add the references from the files of some versions. Each fragment is parsed once for all versions with it."""
     stay: set[bytes] = set()
     leave: dict[bytes, int] = {}
     indices_stay: set[bytes] = set()
@@ -269,35 +270,35 @@ def _read_files(
     kept, removed = into.kept, into.removed
     undone_above = max(versions, default=0)
     for version, raw in _bodies(location, folder, line, versions):
-        found = parse_version(raw)
+        parsed = parse_version(raw)
         is_undone = version > undone_above
-        undone_above = undone_above if found.restores is None else min(undone_above, found.restores)
-        require_own_bases(location, folder.path, found.bases.values())
-        for base, uri in found.bases.items():
+        undone_above = undone_above if parsed.restores is None else min(undone_above, parsed.restores)
+        require_own_bases(location, folder.path, parsed.bases.values())
+        for base, uri in parsed.bases.items():
             prefix = below_table(uri, folder.path)
             if bases.setdefault(base, prefix or "") != (prefix or "") or prefix is None:
                 raise NotUnderstood(f"base path {base} lies elsewhere")
-        transaction = None if found.transaction is None else f"{bases[None]}_transactions/{found.transaction}"
+        transaction = None if parsed.transaction is None else f"{bases[None]}_transactions/{parsed.transaction}"
         if version in going:
-            # Versions come newest first: that is the one that is noted.
-            for fragment in () if is_undone else found.fragments:
+            # Versions come newest first, so the newest version is recorded.
+            for fragment in () if is_undone else parsed.fragments:
                 leave.setdefault(fragment, version)
-            for index in () if is_undone else found.indices:
+            for index in () if is_undone else parsed.indices:
                 indices_leave.setdefault(index, version)
             if transaction is not None:
                 removed[transaction] = (line.path, version)
         else:
-            stay.update(found.fragments)
-            indices_stay.update(found.indices)
+            stay.update(parsed.fragments)
+            indices_stay.update(parsed.indices)
             if transaction is not None:
                 kept.add(transaction)
     try:
         for raw in stay:
-            kept.update(bases[at] + path for at, path in fragment_references(raw))
+            kept.update(bases[base_id] + path for base_id, path in fragment_references(raw))
         kept.update(path for _, path in map(index_reference, indices_stay))
         for raw, version in reversed(leave.items()):
-            for at, path in fragment_references(raw):
-                removed[bases[at] + path] = (line.path, version)
+            for base_id, path in fragment_references(raw):
+                removed[bases[base_id] + path] = (line.path, version)
         for raw, version in reversed(indices_leave.items()):
             _, path = index_reference(raw)
             removed[path] = (line.path, version)
@@ -306,7 +307,7 @@ def _read_files(
 
 
 def _bodies(location: Location, folder: Folder, line: Line, versions: Set[int]) -> Iterator[tuple[int, bytes]]:
-    """The files of these versions, newest first. One that has been removed meanwhile refers to nothing."""
+    """The files of these versions, newest first. A version that was removed meanwhile refers to nothing."""
     order = sorted(versions, reverse=True)
     if location.is_local:
         for version in order:
@@ -363,12 +364,12 @@ def _add(rows: pa.Table, folder: Folder, line: Line, going: Set[int], into: Refe
     for number, uri in enumerate(bases.dictionary.to_pylist()):
         prefix = below_table(uri, folder.path)
         if prefix is None:
-            continue  # a folder of somebody else: nothing there is ours to remove
-        here = pc.equal(bases.indices, number)
-        for path in pc.unique(rows["path"].filter(pc.and_(here, pc.invert(leaves)))).to_pylist():
+            continue  # a foreign folder: nothing there may be removed
+        in_base = pc.equal(bases.indices, number)
+        for path in pc.unique(rows["path"].filter(pc.and_(in_base, pc.invert(leaves)))).to_pylist():
             into.kept.add(_key_of(path, prefix))
-        gone = rows.filter(pc.and_(here, leaves)).select(["path", "version"])
-        newest = gone.group_by("path").aggregate([("version", "max")])
+        removed_rows = rows.filter(pc.and_(in_base, leaves)).select(["path", "version"])
+        newest = removed_rows.group_by("path").aggregate([("version", "max")])
         for path, version in zip(newest["path"].to_pylist(), newest["version_max"].to_pylist(), strict=True):
             into.removed[_key_of(path, prefix)] = (line.path, version)
 
@@ -382,13 +383,13 @@ def _key_of(path: str, prefix: str) -> str:
 
 def read_tags(location: Location, folder: Folder) -> dict[tuple[str, int], tuple[str, ...]]:
     """The versions that tags of Lance name: (line, version) to the tags. A tag that can't be read is StorageError."""
-    found: dict[tuple[str, int], tuple[str, ...]] = {}
+    tags_by_version: dict[tuple[str, int], tuple[str, ...]] = {}
     if not folder.tags:
-        return found
+        return tags_by_version
     table = lance_api.open_newest(location, location.join(folder.path))
     with lance_api.reading(f"reading the tags of {folder.path}"):
         for name, tag in table.tags.list().items():
             fork = tag.get("branch")
-            place = (f"{TREE}/{fork}" if fork else "", int(tag["version"]))
-            found[place] = (*found.get(place, ()), str(name))
-    return found
+            line_and_version = (f"{TREE}/{fork}" if fork else "", int(tag["version"]))
+            tags_by_version[line_and_version] = (*tags_by_version.get(line_and_version, ()), str(name))
+    return tags_by_version

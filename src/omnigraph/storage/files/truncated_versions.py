@@ -1,41 +1,45 @@
-"""What a power loss leaves of versions of a local table that nobody had acknowledged, and how it is put away.
+"""Truncated versions of a local table: version files that a power loss cut short, and how they are moved aside.
 
-Acknowledging syncs, so a version that is cut short was never published, and neither was any version above one that is
-cut short or gone: a step is synced before the next is made. Only what Lance commits in one call of its own, several
-versions at once, can lose a lower one and keep an upper one.
+A version is synced before it is acknowledged, so a truncated version was never published, and neither was any version
+above a truncated or missing one: an effect is synced before the next begins. Only a call in which Lance itself commits
+several versions can lose a lower version and keep an upper one.
 
-Put away means renamed, with the ending `.torn`: the number can be used again, and cleanup takes the file with all that
-nobody refers to. On S3 a version is there or not, and nothing here finds anything.
+A version is moved aside by renaming its file to `.torn`: the number is free again, and cleanup removes the file with
+all other orphan files. On S3 a version exists or not, so this module does nothing there.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
 
+from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError
 from omnigraph.storage import durability
 from omnigraph.storage.layout import Location
+
+logger = logging.getLogger(__name__)
 
 _MANIFEST_MARK = b"LANC"
 
 
 def truncated_versions(location: Location, uri: str) -> list[int]:
-    """Versions at the top of a local table whose files are provably cut short, newest first; empty elsewhere."""
-    found: list[int] = []
+    """The newest versions of a local table whose files are truncated, newest first; empty on an object store."""
+    truncated: list[int] = []
     for version in sorted(_listed(location, uri), reverse=True):
         if not is_truncated(uri, version):
             break
-        found.append(version)
-    return found
+        truncated.append(version)
+    return truncated
 
 
 def is_truncated(uri: str, version: int) -> bool:
-    """Whether the version's file is there and does not end as Lance ends it.
+    """Whether the version's file exists and does not end in Lance's mark.
 
-    A read that fails says nothing about the file.
+    Raises StorageError if the file can't be read.
     """
     path = durability.manifest_path(uri, version)
     try:
@@ -50,24 +54,27 @@ def is_truncated(uri: str, version: int) -> bool:
 
 
 def move_aside(location: Location, uri: str, *, above: int, orphans: Callable[[list[int]], bool] | None = None) -> None:
-    """Put away all torn versions above a published one.
+    """Move aside all truncated versions above a published one.
 
-    A whole version above one that was lost stays, unless `orphans`, asked of all of these, says that they belong to
-    what was lost.
+    A complete version above a lost one stays, unless `orphans`, called with all of these, returns that they belong to
+    the lost one.
     """
     listed = sorted(v for v in _listed(location, uri) if v > above)
-    torn = [v for v in listed if is_truncated(uri, v)]
-    lost = next((v for v in _up_to_last(above, listed) if v in torn or not _exists(uri, v)), None)
-    whole = [v for v in listed if lost is not None and v > lost and v not in torn]
-    if whole and orphans is not None and orphans(whole):
-        torn += whole
-    for version in sorted(torn, reverse=True):  # a crash in between leaves the lower ones, and the work is found again
+    truncated = [v for v in listed if is_truncated(uri, v)]
+    first_lost = next((v for v in _up_to_last(above, listed) if v in truncated or not _exists(uri, v)), None)
+    complete = [v for v in listed if first_lost is not None and v > first_lost and v not in truncated]
+    if complete and orphans is not None and orphans(complete):
+        truncated += complete
+    for version in sorted(truncated, reverse=True):  # a crash in between leaves the lower ones for the next call
         path = durability.manifest_path(uri, version)
-        with suppress(FileNotFoundError):  # another recoverer mends the same table
+        with suppress(FileNotFoundError):  # another process recovers the same table
             os.replace(path, f"{path}.torn")
-    if torn:
+    if truncated:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(uri, "_versions", "latest_version_hint.json"))
+        folder = uri.removeprefix(f"{location.uri}/")
+        fields = {"graph": location.uri, "table": folder, "versions": sorted(truncated), "above": above}
+        log_event(logger, logging.WARNING, "truncated versions moved aside", **fields)
 
 
 def _up_to_last(above: int, listed: list[int]) -> range:
@@ -75,7 +82,7 @@ def _up_to_last(above: int, listed: list[int]) -> range:
 
 
 def _exists(uri: str, version: int) -> bool:
-    """Asked of the file: a listing may miss one that came while it was made, and still have a later one."""
+    """Checks the file itself: a listing may miss a file created meanwhile, and still contain a later one."""
     return os.path.exists(durability.manifest_path(uri, version))
 
 

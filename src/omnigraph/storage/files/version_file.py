@@ -1,17 +1,16 @@
-"""What one version of a table refers to, read from the version's own file.
+"""The files that one version of a table refers to, read from the version's own file.
 
-Lance's `tracked_files` tells the same for all versions of a table, by opening each. That is three times the cost, and
-cleanup reads hundreds of versions that it is about to remove. So this reads the few fields that name files, and nothing
-else:
+Lance's `tracked_files` returns the same for all versions of a table, by opening each. That costs three times as much,
+and cleanup reads hundreds of versions that it is about to remove. So this reads only the few fields that name files:
 
     <sections> <manifest as protobuf, after its length> … <offset of the manifest, 8 bytes> <format, 4 bytes> LANC
 
-Strict: a field that is not listed here may name a kind of file that this does not know. Then, and for anything else
-that is not as expected, NotUnderstood is raised, and the caller asks Lance instead. Tests hold both against each other.
+The parser is strict: an unlisted field may name an unknown kind of file. For such a field, and for anything else
+unexpected, it raises NotUnderstood, and the caller uses Lance instead. Tests compare both.
 
 `with_bases` writes such a file with other base paths. Only the manifest's own message changes, which is the last before
 the footer: sections stay where they are, and so do the offsets that name them. The transaction section of a fork's
-first version notes the address of the table that it was cloned from; that is history, which nobody opens, and stays.
+first version records the address of the table that it was cloned from; nothing opens it, and it stays.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _CONFIG_KEY = bytes((0x82, 0x01))
 """Field 16 with a length: how every config entry begins."""
 _FRAGMENT, _INDEX_SECTION, _TRANSACTION_FILE, _BASE_PATH = 2, 6, 12, 18
 _MANIFEST_FIELDS = frozenset({*range(1, 22), 23})
-"""23 is where the transaction itself stands in the file: it says what changed, and refers to nothing that stays."""
+"""23 is the offset of the transaction in the file, which describes the change and refers to no files of the version."""
 _TRANSACTION_SECTION, _RESTORE = 23, 106
 _FRAGMENT_FIELDS = frozenset({1, 2, 3, 4, 5, 7, 9})
 """Without 6, 8 and 10, which would be files of row ids and row versions of their own; Lance writes them inline."""
@@ -41,19 +40,19 @@ _DELETION_SUFFIXES = {0: "arrow", 1: "bin"}
 
 
 class NotUnderstood(Exception):
-    """The file holds something that is not known here. Lance itself has to be asked."""
+    """The file has an unknown field or form. The caller uses Lance instead."""
 
 
 @dataclass(frozen=True)
 class VersionFile:
-    """What names files in one version: fragments and index entries in their raw form, to be understood once each."""
+    """The parts of one version that name files: fragments and index entries in raw form, each to be parsed once."""
 
     fragments: tuple[bytes, ...]
     indices: tuple[bytes, ...]
     transaction: str | None
     bases: dict[int, str] = field(default_factory=dict)
     restores: int | None = None
-    """The version that this one restores, and by that undoes all between the two; 0 if nobody can tell."""
+    """The version that this one restores, which undoes all versions between the two; 0 if unknown."""
 
 
 Reference = tuple[int | None, str]
@@ -95,7 +94,7 @@ def _config_entries(raw: bytes, at: int, stop: int) -> tuple[int, int]:
     try:
         while at < stop and raw[at : at + 2] != _CONFIG_KEY:
             key, at = varint(raw, at)
-            at = _behind(raw, key, at)
+            at = _end_of_field(raw, key, at)
         begin = at
         while at < stop and raw[at : at + 2] == _CONFIG_KEY:
             size = raw[at + 2]
@@ -131,14 +130,14 @@ def _fragments_from(raw: bytes, start: int, stop: int) -> tuple[int, int]:
         key, at = varint(raw, at)
         if key == _FRAGMENT_KEY:
             return begin, stop
-        at = _behind(raw, key, at)
+        at = _end_of_field(raw, key, at)
     return stop, stop
 
 
 def _run_of_fragments(raw: bytes, at: int, stop: int) -> tuple[list[bytes], int]:
-    """The fragments that stand one behind the other, and where they end. Written for speed: most of a file is this."""
-    found: list[bytes] = []
-    add = found.append
+    """The consecutive fragments, and where they end. Written for speed: they are most of a file."""
+    fragments: list[bytes] = []
+    add = fragments.append
     try:
         while at < stop and raw[at] == _FRAGMENT_KEY:
             size = raw[at + 1]
@@ -154,7 +153,7 @@ def _run_of_fragments(raw: bytes, at: int, stop: int) -> tuple[list[bytes], int]
             at += size
     except IndexError as error:
         raise NotUnderstood("it is cut short") from error
-    return found, at
+    return fragments, at
 
 
 def fragment_references(raw: bytes) -> Iterator[Reference]:
@@ -268,7 +267,7 @@ def raw_fields(raw: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     at = 0
     while at < len(raw):
         key, behind_key = varint(raw, at)
-        end = _behind(raw, key, behind_key)
+        end = _end_of_field(raw, key, behind_key)
         if end > len(raw):
             raise NotUnderstood("it is cut short")
         content = raw[varint(raw, behind_key)[1] : end] if key & 7 == 2 else b""
@@ -299,7 +298,7 @@ def bounds(raw: bytes, start: int) -> tuple[int, int]:
     return start + 4, end
 
 
-def _behind(raw: bytes, key: int, at: int) -> int:
+def _end_of_field(raw: bytes, key: int, at: int) -> int:
     """Where a field ends whose key ends at `at`."""
     kind = key & 7
     if kind == 2:

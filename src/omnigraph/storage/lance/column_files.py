@@ -1,15 +1,15 @@
 """New values for some columns of existing rows, without rewriting the rows: one new file beside a fragment's own.
 
-1. write    per fragment, on any worker: a data file with the columns' values for all physical rows, old ones where
-            nothing new is given
-2. exchange one Update that puts these files in the place of the columns' old ones
+1. write    per fragment, on any worker: a data file with the columns' values for all physical rows, old values where
+            there is no new one
+2. exchange one Update that replaces the columns' old files by these
 
-A fragment's physical rows never change, so a file stays right as long as the fragment keeps the files it was made from
-(`base`), whatever was deleted meanwhile: a row that others replaced is deleted here and lives in another fragment. That
-is what lets long work survive other writers. Row ids and addresses stay; indices lose their coverage of these columns
-in these fragments and of no others.
+A fragment's physical rows never change, so a file stays valid as long as the fragment keeps the files it was made from
+(`base`), whatever was deleted meanwhile: a row that another writer replaced is deleted here and is in another fragment.
+So long work stays valid beside other writers. Row ids and addresses stay; indices lose their coverage of these columns
+in these fragments only.
 
-The files of a fork go into the root table's `data/`, as all its files do. A crash leaves files that nobody refers to.
+The files of a fork go into the root table's `data/`, as all its files do. A crash leaves files without a reference.
 """
 
 from __future__ import annotations
@@ -63,26 +63,26 @@ def base_of(table: LanceDataset, fragment_id: int, columns: Sequence[str]) -> tu
     fragment = table.get_fragment(fragment_id)
     if fragment is None:
         return None
-    wanted = _field_ids(table, columns)
+    field_ids = _field_ids(table, columns)
     files = fragment.metadata.to_json()["files"]
-    return tuple(next((f["path"] for f in files if number in f["fields"]), None) for number in wanted)
+    return tuple(next((f["path"] for f in files if number in f["fields"]), None) for number in field_ids)
 
 
 def write_columns(
     location: Location, pin: Pin, table: LanceDataset, fragment_id: int, rows: pa.Table, *, base: tuple[str | None, ...]
 ) -> ColumnFile:
-    """Write new values: `rows` has `_rowaddr` and the columns. Checked and durable, referred to by nobody yet."""
+    """Write new values: `rows` has `_rowaddr` and the columns. Checked and synced, without a reference yet."""
     fragment = table.get_fragment(fragment_id)
     before = {f["path"] for f in fragment.metadata.to_json()["files"]}
     with lance_api.reading(f"writing columns of {pin.path}"):
-        made, fields, offsets = fragment.update_columns(rows, left_on="_rowaddr", with_offsets=True)
-    new = [f for f in made.to_json()["files"] if f["path"] not in before]
-    assert len(new) == 1, "an update of columns writes one file"
-    _secure(location, pin, new[0])
-    return ColumnFile(fragment_id, base, tuple(fields), new[0], base64.b64encode(offsets).decode())
+        updated, fields, offsets = fragment.update_columns(rows, left_on="_rowaddr", with_offsets=True)
+    new_files = [f for f in updated.to_json()["files"] if f["path"] not in before]
+    assert len(new_files) == 1, "an update of columns writes one file"
+    _move_and_sync(location, pin, new_files[0])
+    return ColumnFile(fragment_id, base, tuple(fields), new_files[0], base64.b64encode(offsets).decode())
 
 
-def _secure(location: Location, pin: Pin, file: dict[str, Any]) -> None:
+def _move_and_sync(location: Location, pin: Pin, file: dict[str, Any]) -> None:
     """Move a fork's file to its root table's folder, and sync."""
     if pin.fork is not None:
         import obstore
@@ -98,7 +98,7 @@ def _secure(location: Location, pin: Pin, file: dict[str, Any]) -> None:
         except (BaseError, OSError) as error:
             raise StorageError(doing=f"writing columns of {pin.path}", detail=str(error)) from error
     if location.is_local:
-        durability.secure_files(location.join(pin.root), [{"id": 0, "files": [file]}])
+        durability.sync_fragments(location.join(pin.root), [{"id": 0, "files": [file]}])
 
 
 def exchange(pin: Pin, table: LanceDataset, files: Iterable[ColumnFile]) -> Transaction:
@@ -109,14 +109,16 @@ def exchange(pin: Pin, table: LanceDataset, files: Iterable[ColumnFile]) -> Tran
     updated: list[FragmentMetadata] = []
     fields: set[int] = set()
     offsets: dict[int, bytes] = {}
-    for one in files:
-        body = table.get_fragment(one.fragment).metadata.to_json()
-        kept = [{**f, "fields": [_REPLACED if n in one.fields else n for n in f["fields"]]} for f in body["files"]]
+    for column_file in files:
+        body = table.get_fragment(column_file.fragment).metadata.to_json()
+        kept = [
+            {**f, "fields": [_REPLACED if n in column_file.fields else n for n in f["fields"]]} for f in body["files"]
+        ]
         kept = [f for f in kept if any(n != _REPLACED for n in f["fields"])]
-        body["files"] = [*kept, {**one.file, "base_id": root}]
+        body["files"] = [*kept, {**column_file.file, "base_id": root}]
         updated.append(FragmentMetadata.from_json(json.dumps(body)))
-        fields.update(one.fields)
-        offsets[one.fragment] = base64.b64decode(one.offsets)
+        fields.update(column_file.fields)
+        offsets[column_file.fragment] = base64.b64decode(column_file.offsets)
     operation = lance_api.operations().Update(
         updated_fragments=updated,
         fields_modified=sorted(fields),
@@ -137,5 +139,5 @@ def _root_base(pin: Pin, table: LanceDataset) -> int | None:
 
 
 def _field_ids(table: LanceDataset, columns: Sequence[str]) -> list[int]:
-    known = {field.name(): field.id() for field in table.lance_schema.fields()}
-    return [known[name] for name in columns]
+    ids_by_name = {field.name(): field.id() for field in table.lance_schema.fields()}
+    return [ids_by_name[name] for name in columns]

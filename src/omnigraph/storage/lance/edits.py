@@ -1,14 +1,14 @@
-"""Changes to one table as uncommitted Lance transactions: the files are written, nothing is visible, nobody is fenced.
+"""Changes to one table as uncommitted Lance transactions: the files are written, and nothing is visible yet.
 
 * append   new rows as new fragments
-* replace  new images of existing rows: the old ones are marked deleted by address, the new fragment carries their
-           row ids, so that identity and creation version survive
+* replace  new values of existing rows: the old rows are marked deleted by address, the new fragment carries their
+           row ids, so that identity and creation version stay
 * delete   rows by address
 * exchange every fragment of the table for new ones
 
 Data files of a fork are written into the root table's `data/` and referred to through the fork's base path, so that
 a merge can adopt them without copying. `fields_for_preserving_frag_bitmap` names every field id: with fewer, indices
-would go on answering with old values.
+would keep returning old values.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PART_ROWS_MAX = 1 << 31
 
 
 class ForkTaken(StorageError):
-    """A fork of that name is there, whole or not, or has just been removed. With another name it goes through."""
+    """A fork of that name exists, complete or not, or was just removed. Another name works."""
 
 
 class Editor:
@@ -71,7 +71,7 @@ class Editor:
         return self.update(new=fragments, updated=updated, removed=removed)
 
     def write_replaced(self, rows: pa.Table, *, row_ids: pa.Array) -> list[FragmentMetadata]:
-        """New images of existing rows as one fragment that carries their row ids."""
+        """Write new values of existing rows as one fragment that carries their row ids."""
         from lance.fragment import RowIdSequence
 
         order = np.argsort(row_ids.to_numpy(zero_copy_only=False), kind="stable")
@@ -86,7 +86,7 @@ class Editor:
         return self.deleted(*self.delete_marks(addresses))
 
     def deleted(self, updated: list[FragmentMetadata], removed: list[int]) -> Transaction:
-        """Rows that go: they are marked in `updated`, or their whole fragment is removed."""
+        """Delete rows: they are marked in `updated`, or their whole fragment is in `removed`."""
         return self._transaction(lance_api.operations().Delete(updated, removed, "omnigraph"))
 
     def exchange(self, rows: pa.Table) -> Transaction:
@@ -94,8 +94,8 @@ class Editor:
         return self.exchanged(self.write(rows) if rows.num_rows else [])
 
     def exchanged(self, fragments: list[FragmentMetadata]) -> Transaction:
-        gone = [f.fragment_id for f in self._table.get_fragments()]
-        return self.update(new=fragments, updated=[], removed=gone)
+        old_ids = [f.fragment_id for f in self._table.get_fragments()]
+        return self.update(new=fragments, updated=[], removed=old_ids)
 
     def write_parts(self, parts: Iterable[tuple[pa.Table, np.ndarray | None]]) -> list[FragmentMetadata]:
         """Write rows that come part by part into one fragment, holding a part at a time: new rows, or new images of
@@ -126,7 +126,7 @@ class Editor:
         return fragments
 
     def write(self, rows: pa.Table, *, rows_per_file: int = ROWS_PER_FRAGMENT) -> list[FragmentMetadata]:
-        """Write rows as files of this table; checked and durable, referred to by nobody yet."""
+        """Write rows as files of this table; checked and synced, without a reference yet."""
         return self._write(to_storage(rows, self._type), rows_per_file=rows_per_file)
 
     def _write(self, rows: pa.Table | pa.RecordBatchReader, *, rows_per_file: int) -> list[FragmentMetadata]:
@@ -148,7 +148,7 @@ class Editor:
                 for file in body["files"]:
                     file["base_id"] = base.id
             fragments = [FragmentMetadata.from_json(json.dumps(b)) for b in bodies]
-        self._secure(fragments, data_root=self._pin.root)
+        self._sync(fragments, data_root=self._pin.root)
         return list(fragments)
 
     def _root_base(self) -> Any:
@@ -162,7 +162,7 @@ class Editor:
     def update(
         self, *, new: list[FragmentMetadata], updated: list[FragmentMetadata], removed: list[int]
     ) -> Transaction:
-        """Rows that move: old ones are marked in `updated`, or their whole fragment goes; new images come in `new`."""
+        """Replace rows: old ones are marked in `updated`, or their fragment is in `removed`; new ones are in `new`."""
         operation = lance_api.operations().Update(
             removed_fragment_ids=removed,
             updated_fragments=updated,
@@ -174,23 +174,23 @@ class Editor:
         return self._transaction(operation)
 
     def delete_marks(self, addresses: pa.Array) -> tuple[list[FragmentMetadata], list[int]]:
-        """Mark rows deleted: the fragments with what is left of them, and the ids of those of which nothing is."""
+        """Mark rows deleted; returns the fragments with remaining rows, and the ids of the fragments without any."""
         where = np.sort(addresses.to_numpy(zero_copy_only=False).astype(np.uint64))
         updated: list[FragmentMetadata] = []
         removed: list[int] = []
         for fragment_id in np.unique(where >> np.uint64(32)).tolist():
             offsets = where[(where >> np.uint64(32)) == fragment_id] & np.uint64(0xFFFFFFFF)
-            left = self._table.get_fragment(fragment_id).delete_rows(offsets.tolist())
-            if left is None:
+            remaining = self._table.get_fragment(fragment_id).delete_rows(offsets.tolist())
+            if remaining is None:
                 removed.append(fragment_id)
             else:
-                updated.append(left)
-        self._secure(updated, data_root=None)
+                updated.append(remaining)
+        self._sync(updated, data_root=None)
         for fragment in updated:
             deletion_files.note_written(self._location, self._pin.path, fragment)
         return updated, removed
 
-    def _secure(self, fragments: Sequence[FragmentMetadata], *, data_root: str | None) -> None:
+    def _sync(self, fragments: Sequence[FragmentMetadata], *, data_root: str | None) -> None:
         """Check and sync new data files (`data_root` given) or new deletion files (None)."""
         if not self._location.is_local:
             return
@@ -200,16 +200,16 @@ class Editor:
             root = self._location.join(self._pin.path)
         else:
             root = self._location.join(data_root)
-        durability.secure_files(root, bodies)
+        durability.sync_fragments(root, bodies)
 
     def _field_ids(self) -> list[int]:
-        found: list[int] = []
+        ids: list[int] = []
         pending = list(self._table.lance_schema.fields())
         while pending:
             field = pending.pop()
-            found.append(field.id())
+            ids.append(field.id())
             pending.extend(field.children())
-        return found
+        return ids
 
     def _transaction(self, operation: Any) -> Transaction:
         return lance_api.transaction(operation, read_version=self._table.version)
@@ -221,7 +221,7 @@ def on_version(tx: Transaction, table: LanceDataset) -> Transaction:
 
 
 def restoring(version: int, *, read_version: int) -> Transaction:
-    """An uncommitted transaction that makes an older version the newest. It moves metadata only."""
+    """An uncommitted transaction that makes an older version the newest. It changes metadata only."""
     return lance_api.transaction(lance_api.operations().Restore(version), read_version=read_version)
 
 
@@ -233,56 +233,56 @@ def written_files(pin: Pin, tx: Transaction, base: LanceDataset) -> list[str]:
         new = operation.fragments
     elif isinstance(operation, lance_api.operations().Merge):
         changed = operation.fragments
-    found = [path for fragment in new for path in added_files(pin, fragment)]
-    return found + [path for f in changed for path in added_files(pin, f, old=base.get_fragment(f.id))]
+    paths = [path for fragment in new for path in added_files(pin, fragment)]
+    return paths + [path for f in changed for path in added_files(pin, f, old=base.get_fragment(f.id))]
 
 
 def added_files(pin: Pin, fragment: FragmentMetadata, old: Any = None) -> list[str]:
     """The files of a fragment that `old`, the same fragment before, does not have, relative to the graph."""
-    known = {file.path for file in old.metadata.files} if old is not None else set()
-    found = [
+    old_paths = {file.path for file in old.metadata.files} if old is not None else set()
+    paths = [
         f"{pin.path if file.base_id is None else pin.root}/data/{file.path}"
         for file in fragment.files
-        if file.path not in known
+        if file.path not in old_paths
     ]
     deletion = fragment.to_json().get("deletion_file")
     if deletion and (old is None or deletion != old.metadata.to_json().get("deletion_file")):
-        found.append(durability.deletion_path(pin.path, fragment.id, deletion))
-    return found
+        paths.append(durability.deletion_path(pin.path, fragment.id, deletion))
+    return paths
 
 
 def line_files(pin: Pin) -> list[str]:
-    """The file of a version, and Lance's note of its fork, relative to the graph."""
-    found = [durability.manifest_path(pin.path, pin.version)]
-    return found if pin.fork is None else [*found, f"{pin.root}/_refs/branches/{pin.fork}.json"]
+    """The file of a version, and Lance's reference file of its fork, relative to the graph."""
+    paths = [durability.manifest_path(pin.path, pin.version)]
+    return paths if pin.fork is None else [*paths, f"{pin.root}/_refs/branches/{pin.fork}.json"]
 
 
 def fragment_files(location: Location, pin: Pin, table: LanceDataset, fragment: Any, *, with_data: bool) -> list[str]:
     """Paths of a committed fragment's deletion file and, if asked for, its data files, on a local disk."""
     body = fragment.metadata.to_json()
     bases = {b.id: b.path for b in table.base_paths().values()}
-    here = location.join(pin.path)
-    found: list[str] = []
+    line_uri = location.join(pin.path)
+    paths: list[str] = []
     if with_data:
         for file in body["files"]:
-            root = here if file.get("base_id") is None else bases[file["base_id"]]
+            root = line_uri if file.get("base_id") is None else bases[file["base_id"]]
             with form.reading(f"a version of {pin.path}"):
-                found.append(os.path.join(root, "data", form.file_name(file["path"])))
+                paths.append(os.path.join(root, "data", form.file_name(file["path"])))
     deletion = body.get("deletion_file")
     if deletion:
-        root = here if deletion.get("base_id") is None else bases[deletion["base_id"]]
-        found.append(durability.deletion_path(root, body["id"], deletion))
-    return found
+        root = line_uri if deletion.get("base_id") is None else bases[deletion["base_id"]]
+        paths.append(durability.deletion_path(root, body["id"], deletion))
+    return paths
 
 
 def fork_table(location: Location, pin: Pin, table: LanceDataset, *, name: str) -> tuple[Pin, LanceDataset]:
-    """A private line of the table for one branch, from exactly the pinned version. `name` must never have been used."""
+    """A fork of the table for one branch, from exactly the pinned version. `name` must never have been used."""
     try:
         table.create_branch(name, pin.version)
     except (OSError, ValueError, RuntimeError) as error:
         if "already exists" not in str(error):
             raise
-        # The store lost its answer and Lance asked again; how far the first request came is not known.
+        # The store's response was lost and Lance repeated the request; the result of the first one is unknown.
         raise ForkTaken(doing=f"forking {pin.path}", detail=str(error)) from error
     forked = Pin(table=pin.table, incarnation=pin.incarnation, fork=name, version=pin.version)
     uri = location.join(forked.path)
@@ -293,5 +293,5 @@ def fork_table(location: Location, pin: Pin, table: LanceDataset, *, name: str) 
     try:
         return forked, lance_api.open_table(location, uri)
     except lance_api.TableMissing as error:
-        # Whoever was stopped right here for long enough finds that a cleanup took it for that of a dead writer.
+        # If this process was stopped here for long, a cleanup may have removed the fork as that of a crashed writer.
         raise ForkTaken(doing=f"forking {pin.path}", detail="the fork was removed while it was being made") from error

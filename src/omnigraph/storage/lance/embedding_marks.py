@@ -42,8 +42,8 @@ def mark_column(p: Property) -> str:
 
 def source_of(p: Property) -> str | None:
     """The property that this one is embedded from; None if it is none of that kind."""
-    found = p.annotation("embed")
-    return None if found is None else str(found.argument)
+    annotation = p.annotation("embed")
+    return None if annotation is None else str(annotation.argument)
 
 
 def marked_properties(t: EntityType) -> tuple[Property, ...]:

@@ -2,8 +2,8 @@
 
 Data files name their columns by field id. Lance gives the next free id of a line to a new column, so two lines of one
 table that each add a property use the same id for different properties. A line also uses an id again once no file of
-its newest version has that field. Whoever compares fragments of two versions, or lets one refer to files of another,
-compares what their field ids mean first.
+its newest version has that field. Code that compares fragments of two versions, or lets one refer to files of another,
+first compares the meaning of their field ids.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def property_ids(table: LanceDataset, t: EntityType) -> dict[int, str]:
     `t` is the type as the schema of the table's own state has it. Columns that are no properties (id, src, dst, marks
     of vectors) stand for themselves. A column that the schema does not know has no entry.
     """
-    known = {p.name: p.id for p in t.properties}
-    known |= {name: name for name in (*physical_columns(t), *(field.name for field in mark_fields(t)))}
-    columns = (field for field in table.lance_schema.fields() if field.name() in known)
-    return {field_id: known[field.name()] for field in columns for field_id in ids_of(field)}
+    id_by_column = {p.name: p.id for p in t.properties}
+    id_by_column |= {name: name for name in (*physical_columns(t), *(field.name for field in mark_fields(t)))}
+    columns = (field for field in table.lance_schema.fields() if field.name() in id_by_column)
+    return {field_id: id_by_column[field.name()] for field in columns for field_id in ids_of(field)}

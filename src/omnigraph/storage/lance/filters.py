@@ -97,10 +97,10 @@ def _equals(t: EntityType, column: str, value: object) -> str:
         return f"({name} = 0.0 OR {name} = -0.0)"
     if kind == "I64" and value == -(2**63):
         return f"{name} < {-(2**63) + 1}"
-    found = literal(kind, value)
-    if found is None:
+    value_literal = literal(kind, value)
+    if value_literal is None:
         raise UsageError(detail=f"{t.key} can't be filtered by the value of {column!r}, which is {_a(kind)}.")
-    return f"{name} = {found}"
+    return f"{name} = {value_literal}"
 
 
 def _a(kind: str) -> str:
@@ -112,19 +112,19 @@ def quoted(text: str, columns: Collection[str], *, table_key: str = "the table")
     why = _why_not_closed(text)
     if why:
         raise InvalidFilter(filter=text, table_key=table_key, detail=why)
-    found: list[str] = []
+    tokens: list[str] = []
     before = ""
     for match in _TOKEN.finditer(text):
         token = match.group()
         if match.lastgroup == "word":
             is_name = token in columns and _is_name(token, before, text[match.end() :].lstrip())
-            found.append(name_of(token) if is_name else token)
+            tokens.append(name_of(token) if is_name else token)
         else:
-            found.append(token)
+            tokens.append(token)
         if not token.isspace():
             before = token.lower()
     # In parentheses, because Lance ignores whatever follows a complete expression.
-    return f"({''.join(found)}\n)"
+    return f"({''.join(tokens)}\n)"
 
 
 def _why_not_closed(text: str) -> str:

@@ -3,9 +3,9 @@
 1. choose   fragments with few rows that no index covers (covered and uncovered ones must not mix in a rewrite)
 2. execute  Lance's own compaction task writes the merged file
 3. number   the new fragments get explicit ids above every one that was ever used, so that no index can mistake them
-4. return   the Rewrite as an uncommitted transaction; the door commits it with its stamp
+4. return   the Rewrite as an uncommitted transaction; the committer commits it with its stamp
 
-Keeps: every row, its stable row id and its values. A crash leaves a file that nobody refers to.
+Invariants: every row, its stable row id and its values stay. A crash leaves a file without a reference.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from lance import LanceDataset, Transaction
 
 SMALL_ROWS = 50_000
-"""A fragment below this many rows is folded; larger ones are optimize's business."""
+"""A fragment with fewer rows is folded; larger ones are left to optimize."""
 FOLD_AT = 32
-"""How many small fragments may pile up before a write folds them."""
+"""The number of small fragments from which a write folds them."""
 
 
 def small_fragments(table: LanceDataset) -> list[int]:
@@ -39,11 +39,11 @@ def small_fragments(table: LanceDataset) -> list[int]:
 
 
 def _covered(table: LanceDataset) -> set[int]:
-    found: set[int] = set()
+    covered: set[int] = set()
     for index in table.describe_indices():
         for segment in index.segments:
-            found.update(segment.fragment_ids or ())
-    return found
+            covered.update(segment.fragment_ids or ())
+    return covered
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def fold_work(location: Location, table: LanceDataset, *, leave: Set[int] = froz
         return None
     if location.is_local:
         written = [fragment for result in results for fragment in result["new_fragments"]]
-        durability.secure_files(table.uri, written)
+        durability.sync_fragments(table.uri, written)
     return Fold(tuple(results))
 
 

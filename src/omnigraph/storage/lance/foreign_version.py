@@ -1,8 +1,8 @@
-"""What a version that a stranger made needs before it may be published: its new files are whole, and on the platter.
+"""Checks and syncs a version of another Lance client before it is published.
 
-The door checks and syncs what it writes itself. A Lance client that is not ours does neither, so this looks after it:
-every data and deletion file that the version before did not have must exist inside of the graph, and be as long as the
-version says; on a local disk they, the files of new indices and the version's own manifest are synced.
+The committer checks and syncs its own files. Another Lance client does neither. So every data and deletion file that
+the version before did not have must exist inside of the graph and have the recorded size; on a local disk these files,
+the files of new indices and the version's own manifest are synced.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def unusable_file(location: Location, pin: Pin, new: LanceDataset, *, old: Lance
 
     `pin` names the line that both versions are of.
     """
-    wanted: list[tuple[str, int | None]] = []
+    needed: list[tuple[str, int | None]] = []
     for file in _new_files(new, old):
         root = _root(location, pin, new, file.base_id)
         if root is None:
             return f"{file.name}, which its newest version needs, lies outside of the graph"
-        wanted.append((f"{root}/{file.name}", file.size))
-    for (path, size), actual in zip(wanted, _sizes(location, [path for path, _ in wanted]), strict=True):
+        needed.append((f"{root}/{file.name}", file.size))
+    for (path, size), actual in zip(needed, _sizes(location, [path for path, _ in needed]), strict=True):
         if actual is None:
             return f"{path}, which its newest version needs, is missing"
         if actual == 0 or (size and actual != size):
@@ -79,7 +79,7 @@ def _sizes(location: Location, paths: Sequence[str]) -> list[int | None]:
 
     store = open_store(location, "")
 
-    def ask(path: str) -> int | None:
+    def size_of(path: str) -> int | None:
         try:
             return int(obstore.head(store, path)["size"])
         except FileNotFoundError:
@@ -87,7 +87,7 @@ def _sizes(location: Location, paths: Sequence[str]) -> list[int | None]:
         except (BaseError, OSError) as error:
             raise StorageError(doing=f"looking for {path}", detail=str(error)) from error
 
-    return map_threads(ask, paths)
+    return map_threads(size_of, paths)
 
 
 def _local_size(path: str) -> int | None:
@@ -101,17 +101,17 @@ def _local_size(path: str) -> int | None:
 
 def _new_files(new: LanceDataset, old: LanceDataset | None) -> list[_File]:
     """Data and deletion files that only the new version has."""
-    known = set() if old is None else {file for f in fragments_json(old) for file in _files(f)}
-    found = {file for fragment in fragments_json(new) for file in _files(fragment)}
-    return sorted(found - known, key=lambda file: file.name)
+    old_files = set() if old is None else {file for f in fragments_json(old) for file in _files(f)}
+    new_files = {file for fragment in fragments_json(new) for file in _files(fragment)}
+    return sorted(new_files - old_files, key=lambda file: file.name)
 
 
 def _files(fragment: dict[str, Any]) -> set[_File]:
-    found = {_File(f.get("base_id"), f"data/{f['path']}", f.get("file_size_bytes")) for f in fragment["files"]}
+    files = {_File(f.get("base_id"), f"data/{f['path']}", f.get("file_size_bytes")) for f in fragment["files"]}
     deletion = fragment.get("deletion_file")
     if deletion:
-        found.add(_File(deletion.get("base_id"), durability.deletion_path("", fragment["id"], deletion), None))
-    return found
+        files.add(_File(deletion.get("base_id"), durability.deletion_path("", fragment["id"], deletion), None))
+    return files
 
 
 def _root(location: Location, pin: Pin, table: LanceDataset, base_id: int | None) -> str | None:
@@ -127,13 +127,13 @@ def _root(location: Location, pin: Pin, table: LanceDataset, base_id: int | None
 
 
 def _new_index_files(folder: str, new: LanceDataset, old: LanceDataset | None) -> list[str]:
-    known = set() if old is None else _index_folders(old)
-    found: list[str] = []
-    for name in _index_folders(new) - known:
+    old_folders = set() if old is None else _index_folders(old)
+    paths: list[str] = []
+    for name in _index_folders(new) - old_folders:
         path = os.path.join(folder, "_indices", name)
         if os.path.isdir(path):  # an index of the root table is seen from a fork and lies there
-            found.extend(os.path.join(path, file) for file in os.listdir(path))
-    return found
+            paths.extend(os.path.join(path, file) for file in os.listdir(path))
+    return paths
 
 
 def _index_folders(table: LanceDataset) -> set[str]:

@@ -24,10 +24,10 @@ def cut(table: LanceDataset, *, rows_most: int, bytes_most: int) -> list[Part]:
     for fragment in table.get_fragments():
         about = fragment.metadata
         size = sum(file.file_size_bytes or 0 for file in about.files)
-        one = Part((fragment.fragment_id,), int(about.num_rows), int(size))
+        part = Part((fragment.fragment_id,), int(about.num_rows), int(size))
         last = groups[-1] if groups else None
-        if last is None or last.rows + one.rows > rows_most or last.size_bytes + one.size_bytes > bytes_most:
-            groups.append(one)
+        if last is None or last.rows + part.rows > rows_most or last.size_bytes + part.size_bytes > bytes_most:
+            groups.append(part)
         else:
-            groups[-1] = Part(last.fragments + one.fragments, last.rows + one.rows, last.size_bytes + one.size_bytes)
+            groups[-1] = Part(last.fragments + part.fragments, last.rows + part.rows, last.size_bytes + part.size_bytes)
     return groups or [Part((), 0, 0)]

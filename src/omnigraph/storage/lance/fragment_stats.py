@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lance import LanceDataset, Transaction
 
 AUTO_CLEANUP = "lance.auto_cleanup."
-"""Settings with which a commit of anybody would collect old versions behind our back."""
+"""Settings that make every commit of any client collect old versions."""
 DELETED_SHARE = 0.1
 """A fragment of which more is deleted is worth a rewrite."""
 
@@ -32,16 +32,16 @@ class Fragment:
 
 
 def fragments_of(table: LanceDataset, beside: Mapping[str, int] | None = None) -> list[Fragment]:
-    """In the table's order. `beside` are bytes of blobs by data file (`storage.sidecars`)."""
-    found = []
+    """The fragments in the table's order. `beside` are bytes of blobs by data file (`storage/files/blob_files.py`)."""
+    fragments = []
     for fragment in table.get_fragments():
         about = fragment.metadata
         deleted = int(about.num_deletions)
         size = sum(file.file_size_bytes or 0 for file in about.files)
         if beside:
             size += sum(beside.get(file.path, 0) for file in about.files)
-        found.append(Fragment(int(about.id), int(about.physical_rows) - deleted, deleted, int(size)))
-    return found
+        fragments.append(Fragment(int(about.id), int(about.physical_rows) - deleted, deleted, int(size)))
+    return fragments
 
 
 def blobs_of(table: LanceDataset, beside: Mapping[str, int]) -> int:
@@ -71,13 +71,13 @@ class RowIds:
         """In no particular order."""
         from lance.fragment import RowIdSequence
 
-        found = self._table.get_fragment(fragment)
-        meta = found.metadata.row_id_meta
+        lance_fragment = self._table.get_fragment(fragment)
+        meta = lance_fragment.metadata.row_id_meta
         with lance_api.reading(f"reading row ids of {self._table.uri}"):
-            if meta is not None and "Inline" in found.metadata.to_json()["row_id_meta"]:
+            if meta is not None and "Inline" in lance_fragment.metadata.to_json()["row_id_meta"]:
                 return np.asarray(RowIdSequence.from_inline_metadata(meta).to_pyarrow(), dtype=np.uint64)
             # A long list of scattered ids lies in a file of its own; deleted rows show there with their ids as well.
-            rows = found.scanner(columns=[], with_row_id=True, include_deleted_rows=True).to_table()
+            rows = lance_fragment.scanner(columns=[], with_row_id=True, include_deleted_rows=True).to_table()
         return np.asarray(rows["_rowid"].drop_null().to_numpy(), dtype=np.uint64)
 
     def span(self, fragment: int) -> Span | None:
@@ -96,8 +96,8 @@ def lowest_created(table: LanceDataset, fragment: int) -> int:
     import pyarrow.compute as pc
 
     with lance_api.reading(f"reading row versions of {table.uri}"):
-        found = table.get_fragment(fragment).scanner(columns=["_row_created_at_version"]).to_table()
-    return int(pc.min(found["_row_created_at_version"]).as_py() or 0)
+        versions = table.get_fragment(fragment).scanner(columns=["_row_created_at_version"]).to_table()
+    return int(pc.min(versions["_row_created_at_version"]).as_py() or 0)
 
 
 def stale_settings(table: LanceDataset) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Indices of a table as values: what is built and what it covers; segments that were built and wait for a commit.
+"""Indices of a table as values: the built indices and their coverage, and built segments before their commit.
 
-An index is one or more segments, each over fragments of its own. A segment's files lie in the table's
-`_indices/<uuid>`; it counts from the commit that names it. Reading coverage opens no index: it stands in the table's
-manifest.
+An index is one or more segments, each over fragments of its own. A segment's files are in the table's
+`_indices/<uuid>`; it is in use from the commit that names it. Coverage is in the table's manifest: reading it opens no
+index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS = {"LabelList": "LABEL_LIST"}
 
 @dataclass(frozen=True)
 class Segment:
-    """`version` is the table version that it was built on; `base_id` says where it lies, if not with the table."""
+    """`version` is the table version that it was built on; `base_id` its base path, if it is not the table's."""
 
     uuid: str
     fragments: frozenset[int]
@@ -48,7 +48,7 @@ class BuiltIndex:
     column: str
     segments: tuple[Segment, ...]
     details: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """What it was made with, in Lance's words."""
+    """The parameters of the index, as Lance reports them."""
 
     @property
     def covered(self) -> frozenset[int]:
@@ -57,7 +57,7 @@ class BuiltIndex:
 
 def built_indices(table: LanceDataset) -> list[BuiltIndex]:
     """All indices of this version that answer queries, by name."""
-    found = []
+    indices = []
     for index in table.describe_indices():
         if index.name.startswith("__lance"):
             continue
@@ -74,8 +74,8 @@ def built_indices(table: LanceDataset) -> list[BuiltIndex]:
         )
         kind = _KINDS.get(index.index_type, index.index_type.upper())
         column, details = index.field_names[0], index.details or {}
-        found.append(BuiltIndex(index.name, kind, tuple(index.fields), column, segments, details))
-    return sorted(found, key=lambda i: i.name)
+        indices.append(BuiltIndex(index.name, kind, tuple(index.fields), column, segments, details))
+    return sorted(indices, key=lambda i: i.name)
 
 
 def field_ids(table: LanceDataset) -> frozenset[int]:
@@ -84,7 +84,7 @@ def field_ids(table: LanceDataset) -> frozenset[int]:
 
 
 def segment_folder(pin: Pin, table: LanceDataset, segment: Segment) -> str:
-    """Where a segment's files lie, relative to the graph: a fork uses those of the line that it was made from."""
+    """The folder of a segment's files, relative to the graph: a fork uses those of the line from which it was made."""
     path = pin.path
     if segment.base_id is not None:
         base = next(b.path for b in table.base_paths().values() if b.id == segment.base_id)
@@ -93,16 +93,16 @@ def segment_folder(pin: Pin, table: LanceDataset, segment: Segment) -> str:
 
 
 def fragment_reuse(table: LanceDataset) -> str | None:
-    """The uuid of the index through which others follow a compaction that left them alone, if there is one."""
+    """The uuid of the fragment-reuse index, which maps addresses of other indices after a deferred remap, or None."""
     return next((i.segments[0].uuid for i in table.describe_indices() if i.name == FRAGMENT_REUSE), None)
 
 
-def secure_reuse(location: Location, pin: Pin, table: LanceDataset) -> None:
+def sync_reuse_index(location: Location, pin: Pin, table: LanceDataset) -> None:
     """Sync the fragment-reuse index on a local disk. Lance keeps a small one in the version's own file."""
     uuid = fragment_reuse(table)
     folder = location.join(pin.path, "_indices", uuid or "")
     if uuid is not None and os.path.isdir(folder):
-        durability.secure_folder(folder)
+        durability.sync_index_folder(folder)
 
 
 def new_segment_json(segment: Any) -> dict[str, Any]:
@@ -197,4 +197,4 @@ def secure_segment(location: Location, pin: Pin, body: Mapping[str, Any]) -> Non
     for name, size in body["files"]:
         durability.require_size(f"{folder}/{name}", size)
         durability.require_closed(f"{folder}/{name}")
-    durability.secure_folder(folder)
+    durability.sync_index_folder(folder)

@@ -1,8 +1,7 @@
-"""The few Lance calls that everything else is made of: open, commit a stamped transaction, read stamps, survive a
-torn newest version.
+"""The basic Lance calls: open a table, commit a stamped transaction, read stamps, ignore a truncated newest version.
 
-Opening is by version wherever a version is known. A commit is one `Transaction` on an exact base; its stamp is a
-transaction property, so that whoever looks at a version later can tell whose it is.
+Tables are opened by version wherever the version is known. A commit is one `Transaction` on a base version; its stamp
+is a transaction property, which identifies the operation that made the version.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _MISSING = re.compile(r"not found|no such file|does not exist|not a directory", 
 
 
 class TableMissing(Exception):
-    """There is no Lance table, or no such version of it, at this address. Callers say what that means."""
+    """There is no Lance table, or no such version of it, at this address."""
 
 
 @lru_cache(maxsize=1)
 def _lance() -> Any:
-    """Import Lance once, quiet, with its transaction reader able to read every kind of history."""
+    """Import Lance once, without its log output, and patch its transaction reader to read every kind of history."""
     os.environ.setdefault("LANCE_LOG", "error")
     import lance
 
@@ -52,8 +51,8 @@ def _lance() -> Any:
 
 
 def operations() -> type[LanceOperation]:
-    found: type[LanceOperation] = _lance().LanceOperation
-    return found
+    lance_operation: type[LanceOperation] = _lance().LanceOperation
+    return lance_operation
 
 
 def open_table(location: Location, uri: str, *, version: int | None = None, reads_rows: bool = True) -> LanceDataset:
@@ -80,22 +79,22 @@ def open_table(location: Location, uri: str, *, version: int | None = None, read
 
 
 def with_own_bases(location: Location, uri: str, table: LanceDataset) -> LanceDataset:
-    """The table, which has its files in the graph; GraphMoved or HostileOrDamagedManifest if it has not."""
+    """The table. Raises GraphMoved or HostileOrDamagedManifest if its files are not in the graph."""
     require_own_bases(location, table_of(location, uri), (base.path for base in table.base_paths().values()))
     return table
 
 
 @contextmanager
 def reading(doing: str, *, decodes: bool = False) -> Iterator[None]:
-    """Turn what the store raises through Lance into StorageError, whatever class it comes in.
+    """Translate errors that the store raises through Lance into StorageError, whatever their class.
 
-    `decodes`: nothing but rows of Lance become Arrow in there, so what Arrow refuses is a damaged file.
+    `decodes`: the block only converts Lance rows to Arrow, so an Arrow error means a damaged file.
     """
     try:
         with no_panic(doing):
             yield
     except (OSError, ValueError, RuntimeError, TypeError) as error:
-        # Lance names itself in what it raises; anything else of these kinds is a mistake of ours and stays visible.
+        # Lance names itself in its errors; other errors of these classes are bugs and stay visible.
         by_lance = isinstance(error, OSError) or "LanceError" in str(error) or ".rs:" in str(error)
         if by_lance or (decodes and type(error).__module__ == "pyarrow.lib"):
             raise StorageError(doing=doing, detail=str(error)) from error
@@ -104,8 +103,8 @@ def reading(doing: str, *, decodes: bool = False) -> Iterator[None]:
 
 @contextmanager
 def no_panic(doing: str) -> Iterator[None]:
-    """Turn a panic of Lance into StorageError: damaged files and requests that it did not expect cause some, and what
-    it raises then is no Exception.
+    """Translate a panic of Lance into StorageError: damaged files and unexpected requests cause panics, which are not
+    Exceptions.
     """
     try:
         yield
@@ -121,7 +120,7 @@ def is_panic(error: StorageError) -> bool:
 
 
 def is_gone(table: LanceDataset) -> bool:
-    """Whether the version that this handle reads has been removed since it was opened."""
+    """Whether the version of this handle was removed since it was opened."""
     try:
         with no_panic(f"opening {table.uri}"):
             _lance().dataset(table.uri, version=table.version, storage_options=table._storage_options)
@@ -133,28 +132,28 @@ def is_gone(table: LanceDataset) -> bool:
 
 
 def open_newest(location: Location, uri: str) -> LanceDataset:
-    """Open the newest version that is whole.
+    """Open the newest complete version.
 
-    A power loss can leave the newest version's file short. It was never acknowledged, because acknowledging syncs
-    it first, so the version below it is the truth; `torn.put_away` removes the debris before the next commit.
-    For its metadata alone: what lies above a pin may be damaged, and is then told by whoever means to use it.
+    A power loss can truncate the newest version's file. That version was never acknowledged, because it is synced
+    before, so the version below it is the newest; `truncated_versions.move_aside` renames the file before the next
+    commit. Opened for its metadata only: versions above a pin may be damaged, and their users check them.
     """
     try:
         return open_table(location, uri, reads_rows=False)
     except SymlinkInGraph:
         raise
     except StorageError:
-        cut_short = truncated_versions.truncated_versions(location, uri)
-        if not cut_short:
+        truncated = truncated_versions.truncated_versions(location, uri)
+        if not truncated:
             raise
-        return open_table(location, uri, version=min(cut_short) - 1)
+        return open_table(location, uri, version=min(truncated) - 1)
 
 
 def newest_version(location: Location, table: LanceDataset) -> int:
-    """The number of the table's newest version, seen from a handle at some version of it.
+    """The number of the table's newest version, from a handle at any version.
 
-    Lance lists all versions on a local disk, which costs more the longer the history is. Versions are dense above
-    the one that is read and are removed oldest first, so a version that is there and has no successor is the newest.
+    Lance lists all versions on a local disk, which costs more with a longer history. Versions are dense above the one
+    that is read and are removed oldest first, so an existing version without a successor is the newest.
     """
     if location.is_local:
         version = int(table.version)
@@ -168,11 +167,11 @@ def newest_version(location: Location, table: LanceDataset) -> int:
 
 
 def conflicts() -> type[Exception]:
-    """What Lance raises when a commit lost against another one."""
+    """The error that Lance raises for a commit that lost against another one."""
     from lance.commit import CommitConflictError
 
-    found: type[Exception] = CommitConflictError
-    return found
+    conflict_error: type[Exception] = CommitConflictError
+    return conflict_error
 
 
 def transaction(operation: Any, *, read_version: int, properties: Mapping[str, str] | None = None) -> Transaction:
@@ -189,49 +188,51 @@ def commit(
     stable_row_ids: bool = False,
     retries: int = RETRIES,
 ) -> LanceDataset:
-    """One Lance commit, made durable. The caller compares the version it got with the one it expected."""
+    """Commit one transaction and sync it. The caller compares the returned version with the expected one."""
     lance = _lance()
     uri = base if isinstance(base, str) else base.uri
     nofollow.require_table(location, uri)
     with no_panic(f"committing to {uri}"):
-        done = lance.LanceDataset.commit(
+        committed = lance.LanceDataset.commit(
             base,
             tx,
             storage_options=location.lance_options,
             enable_stable_row_ids=stable_row_ids or None,
             max_retries=retries,
         )
-    if location.is_local and not done.uri.startswith(location.manifest_uri):
-        checksums.note([durability.manifest_path(done.uri, done.version)])
+    if location.is_local and not committed.uri.startswith(location.manifest_uri):
+        checksums.note([durability.manifest_path(committed.uri, committed.version)])
     if location.is_local and durability.fsync_enabled():
-        files = durability.commit_files(done.uri, done.version, read_version=tx.read_version, transaction_uuid=tx.uuid)
+        files = durability.commit_files(
+            committed.uri, committed.version, read_version=tx.read_version, transaction_uuid=tx.uuid
+        )
         durability.sync_files(files)
-    return done
+    return committed
 
 
 def is_missing(error: Exception) -> bool:
-    """Whether what the store said is that something is not there.
+    """Whether the store's error means that the object does not exist.
 
-    A bucket that does not exist, or a key that the store does not know, says nothing about the object.
+    A missing bucket or an unknown access key says nothing about the object.
     """
-    known = reason_of(str(error))
-    if known is not None and known.name != "not_a_folder":
+    reason = reason_of(str(error))
+    if reason is not None and reason.name != "not_a_folder":
         return False
     return bool(_MISSING.search(str(error)))
 
 
 def stamp_of(table: LanceDataset, version: int) -> str | None:
-    """The stamp of one version; None if it has none of ours or is lost, with its transaction."""
+    """The stamp of one version; None if it has no stamp, or if the version or its transaction is lost."""
     try:
         with no_panic(f"reading the history of {table.uri}"):
-            found = table.read_transaction(version)
+            tx = table.read_transaction(version)
     except (ValueError, OSError, KeyError) as error:
         if is_missing(error) or truncated_versions.is_truncated(table.uri, version):
             return None
         raise StorageError(doing=f"reading the history of {table.uri}", detail=str(error)) from error
-    if found is None:
+    if tx is None:
         return None
-    return (found.transaction_properties or {}).get(STAMP)
+    return (tx.transaction_properties or {}).get(STAMP)
 
 
 def stamps_above(table: LanceDataset, version: int) -> list[tuple[int, str | None]]:

@@ -1,4 +1,4 @@
-"""Tables in memory, for as long as somebody holds them: texts that Lance is to analyse and search as it does on disk.
+"""Tables in memory, as long as a reference exists: texts that Lance is to analyse and search as it does on disk.
 
 They belong to no graph; nothing of them is ever written anywhere.
 """

@@ -25,8 +25,8 @@ def write_fragments(folder: Folder, name: str, rows: pa.RecordBatchReader) -> li
     location = folder.location
     uri = location.join(name)
     with lance_api.reading(f"writing {uri}"):
-        found = write(rows, uri, schema=rows.schema, mode="create", storage_options=location.lance_options)
-    bodies = [json.loads(json.dumps(fragment.to_json())) for fragment in found]
+        fragments = write(rows, uri, schema=rows.schema, mode="create", storage_options=location.lance_options)
+    bodies = [json.loads(json.dumps(fragment.to_json())) for fragment in fragments]
     if location.is_local:
         durability.sync_files(durability.new_files(uri, bodies))
     return bodies
@@ -38,13 +38,13 @@ def commit_table(folder: Folder, name: str, schema: pa.Schema, fragments: Sequen
 
     location = folder.location
     uri = location.join(name)
-    made = [FragmentMetadata.from_json(json.dumps(body)) for body in fragments]
+    metadata = [FragmentMetadata.from_json(json.dumps(body)) for body in fragments]
     rows = sum(int(body["physical_rows"]) for body in fragments)
     with lance_api.reading(f"writing {uri}"):
-        operation = lance_api.operations().Overwrite(schema, made)
+        operation = lance_api.operations().Overwrite(schema, metadata)
         table = lance_api.commit(location, uri, lance_api.transaction(operation, read_version=0))
-        found = int(table.count_rows())
-    if found != rows:
-        raise StorageError(doing=f"writing {uri}", detail=f"it holds {found} rows, {rows} were written")
+        row_count = int(table.count_rows())
+    if row_count != rows:
+        raise StorageError(doing=f"writing {uri}", detail=f"it holds {row_count} rows, {rows} were written")
     named = {f"{name}/data/{file['path']}" for body in fragments for file in body["files"]}
     folder.delete(set(folder.files(f"{name}/data")) - named)

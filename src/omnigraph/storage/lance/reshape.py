@@ -4,9 +4,9 @@ Rename and drop touch metadata only; an addition may fill in values. Lance's own
 carry a stamp. So the new schema is made on an empty scratch table in memory that starts with the real table's fields
 and ids, and the real table gets it in one stamped transaction.
 
-Data files refer to fields by id, so everything hangs on the ids. Lance numbers the fields of a new table without gaps;
+Data files refer to fields by id, so the ids must be right. Lance numbers the fields of a new table without gaps;
 the scratch table therefore gets a placeholder for every id that the real table no longer has, and a new field gets an
-id above every one that the real table has ever used. Both are checked before the schema is given out.
+id above every one that the real table has ever used. Both are checked before the schema is returned.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def add_filled(location: Location, pin: Pin, table: LanceDataset, values: dict[s
         old = {d.path for f in table.get_fragments() for d in f.metadata.files}
         bodies = [m.to_json() for m, _ in merged]
         new = [{"id": b["id"], "files": [d for d in b["files"] if d["path"] not in old]} for b in bodies]
-        durability.secure_files(location.join(pin.path), new)
+        durability.sync_fragments(location.join(pin.path), new)
     operation = lance_api.operations().Merge([m for m, _ in merged], merged[0][1], False)
     return lance_api.transaction(operation, read_version=table.version)
 

@@ -1,18 +1,19 @@
-"""Rewriting fragments outside the door: the live rows of some fragments go into one new file, and what others deleted
-meanwhile is replayed onto it.
+"""Rewriting fragments outside of the commit protocol: the live rows of some fragments go into one new file, and rows
+that other writers deleted meanwhile are then deleted there as well (replay).
 
 1. rewrite   on any worker, from one exact version: Lance's own compaction task writes the live rows of neighbouring
              fragments, in order, into one new fragment
-2. number    the new fragment gets an id above every one that exists, with room for what others append meanwhile; row
-             addresses in it are known before it is published
-3. private   a detached version in which the rewrite has happened and no index exists: the place to build indices over
-             fragments that nobody else can see yet. The table's own history does not move
-4. replay    under the ticket, on the newest version: rows that left an old fragment since 1 are marked deleted in the
-             new one. Whether they were deleted, or moved by an update or a fold, makes no difference: they are not at
-             their old place any more. A group whose data files were exchanged is dropped
-5. commit    one Rewrite of what is left, on the exact base
+2. number    the new fragment gets an id above all existing ones, with room for concurrent appends; so its row
+             addresses are known before it is published
+3. private   a detached version that contains the rewrite and no index: indices over fragments that are not published
+             yet are built there. The table's own history does not change
+4. replay    under the lock, on the newest version: rows that left an old fragment since 1 are marked deleted in the
+             new one, whether they were deleted, or moved by an update or a fold. A group whose data files were
+             exchanged is dropped
+5. commit    one Rewrite of the remaining groups, on the base version
 
-Keeps: every row, its stable row id, its versions. A crash leaves files and a detached version that nobody refers to.
+Invariants: every row, its stable row id and its versions stay. A crash leaves files and a detached version without a
+reference.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
     from lance import FragmentMetadata, LanceDataset, Transaction
 
 ID_GAP = 4096
-"""Room for fragments that others append between planning and publishing."""
+"""Room for fragments that other writers append between planning and publication."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some neighbouring fragments and the one that takes their place, as Lance's JSON."""
+    """Some neighbouring fragments and the fragment that replaces them, as Lance's JSON."""
 
     old: tuple[dict[str, Any], ...]
     new: dict[str, Any]
@@ -55,7 +56,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A group on a newer version: what goes, as it is there, and what comes; None if no row is left of it."""
+    """A group on a newer version: its current old fragments, and the new one; None if no row remains."""
 
     old: tuple[FragmentMetadata, ...]
     new: FragmentMetadata | None
@@ -63,9 +64,9 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What of a rewrite can be committed on a newer version.
+    """The part of a rewrite that can be committed on a newer version.
 
-    `dropped` are ids of new fragments that will not exist; `replayed` counts rows that left their place meanwhile.
+    `dropped` are ids of new fragments that will not exist; `replayed` counts rows that were moved or deleted meanwhile.
     """
 
     groups: tuple[Exchange, ...]
@@ -78,7 +79,7 @@ def first_new_id(table: LanceDataset) -> int:
 
 
 def rewrite(location: Location, pin: Pin, table: LanceDataset, fragments: Sequence[int], *, new_id: int) -> Group:
-    """Write the live rows of these fragments as one fragment. Checked and durable, referred to by nobody yet."""
+    """Write the live rows of these fragments as one fragment, checked and synced, without a reference yet."""
     from lance.optimize import Compaction, CompactionTask
 
     chosen = [table.get_fragment(number) for number in fragments]
@@ -87,43 +88,47 @@ def rewrite(location: Location, pin: Pin, table: LanceDataset, fragments: Sequen
     with lance_api.reading(f"rewriting fragments of {pin.path}"):
         task = _task(Compaction, table, options)
         task["task"]["fragments"] = [f.metadata.to_json() for f in chosen]
-        done = json.loads(CompactionTask.from_json(json.dumps(task)).execute(table).json())
-    assert len(done["new_fragments"]) == 1, "a rewrite writes one fragment"
-    new = {**done["new_fragments"][0], "id": new_id}
+        result = json.loads(CompactionTask.from_json(json.dumps(task)).execute(table).json())
+    assert len(result["new_fragments"]) == 1, "a rewrite writes one fragment"
+    new_fragment = {**result["new_fragments"][0], "id": new_id}
     if location.is_local:
-        durability.secure_files(location.join(pin.path), [new])
-    return Group(tuple(done["original_fragments"]), new)
+        durability.sync_fragments(location.join(pin.path), [new_fragment])
+    return Group(tuple(result["original_fragments"]), new_fragment)
 
 
 def _task(compaction: Any, table: LanceDataset, options: dict[str, Any]) -> dict[str, Any]:
-    """Lance's form of a task with these options: the plan's options, around fragments of our own choice."""
+    """Lance's form of a compaction task with these options, for fragments that the caller adds."""
     body = json.loads(compaction.plan(table, options).json())
     return {"task": {"fragments": []}, "read_version": table.version, "options": body["options"]}
 
 
 def private_version(location: Location, table: LanceDataset, groups: Sequence[Group]) -> tuple[LanceDataset, list[int]]:
-    """A detached version without indices in which the rewrite has happened, and the detached versions made for it."""
+    """A detached version without indices that contains the rewrite, and the numbers of the detached versions."""
     from omnigraph.storage.lance.indices import built_indices, exchange_segments
 
-    every = [s.uuid for index in built_indices(table) for s in index.segments]
+    segment_uuids = [s.uuid for index in built_indices(table) for s in index.segments]
     with lance_api.reading(f"preparing a version of {table.uri}"):
-        bare = detached_commit(location, table, exchange_segments(table, [], removed=every, version=table.version))
-        done = detached_commit(location, bare, commit_of(bare, [_as_planned(group) for group in groups]))
-    return done, [int(bare.version), int(done.version)]
+        without_indices = detached_commit(
+            location, table, exchange_segments(table, [], removed=segment_uuids, version=table.version)
+        )
+        rewritten = detached_commit(
+            location, without_indices, commit_of(without_indices, [_as_planned(group) for group in groups])
+        )
+    return rewritten, [int(without_indices.version), int(rewritten.version)]
 
 
 def detached_commit(location: Location, base: LanceDataset, tx: Transaction) -> LanceDataset:
-    """A version outside of the table's history, which nobody else can see."""
+    """Commit a version outside of the table's history, which no other process sees."""
     import lance
 
     return lance.LanceDataset.commit(base, tx, storage_options=location.lance_options, detached=True)
 
 
 def commit_of(base: LanceDataset, groups: Sequence[Exchange]) -> Transaction:
-    """The Rewrite that puts the new fragments into the place of the old ones."""
+    """The Rewrite that replaces the old fragments by the new ones."""
     op = lance_api.operations()
-    made = [op.RewriteGroup(list(g.old), [] if g.new is None else [g.new]) for g in groups]
-    return lance_api.transaction(op.Rewrite(made, []), read_version=base.version)
+    rewrite_groups = [op.RewriteGroup(list(g.old), [] if g.new is None else [g.new]) for g in groups]
+    return lance_api.transaction(op.Rewrite(rewrite_groups, []), read_version=base.version)
 
 
 def _as_planned(group: Group) -> Exchange:
@@ -133,18 +138,18 @@ def _as_planned(group: Group) -> Exchange:
 def fragment_from_json(body: Mapping[str, Any]) -> FragmentMetadata:
     from lance.fragment import FragmentMetadata
 
-    found: FragmentMetadata = FragmentMetadata.from_json(json.dumps(body))
-    return found
+    fragment: FragmentMetadata = FragmentMetadata.from_json(json.dumps(body))
+    return fragment
 
 
 # ---- deferred --------------------------------------------------------------------------------------------------------
 
 DEFERRED = ("ReserveFragments", "Rewrite")
-"""The operations of Lance's own commit of a compaction, which takes no stamp."""
+"""The operations of Lance's own commit of a compaction, which accepts no stamp."""
 
 
 def rewrite_deferred(location: Location, pin: Pin, table: LanceDataset, fragments: Sequence[int]) -> dict[str, Any]:
-    """The same as `rewrite`, for a commit that leaves indices alone: Lance's own result, as JSON."""
+    """Like `rewrite`, for a commit that does not change indices; returns Lance's own result, as JSON."""
     from lance.optimize import Compaction, CompactionTask
 
     chosen = [table.get_fragment(number) for number in fragments]
@@ -152,26 +157,26 @@ def rewrite_deferred(location: Location, pin: Pin, table: LanceDataset, fragment
     with lance_api.reading(f"rewriting fragments of {pin.path}"):
         task = _task(Compaction, table, _deferred(max(rows, 1)))
         task["task"]["fragments"] = [f.metadata.to_json() for f in chosen]
-        done: dict[str, Any] = json.loads(CompactionTask.from_json(json.dumps(task)).execute(table).json())
+        result: dict[str, Any] = json.loads(CompactionTask.from_json(json.dumps(task)).execute(table).json())
     if location.is_local:
-        durability.secure_files(location.join(pin.path), done["new_fragments"])
-    return done
+        durability.sync_fragments(location.join(pin.path), result["new_fragments"])
+    return result
 
 
 def commit_deferred(table: LanceDataset, results: Sequence[Mapping[str, Any]]) -> LanceDataset:
-    """Lance's own commit: it reserves ids, and notes in the fragment-reuse index where every row went.
+    """Lance's own commit: it reserves ids, and records in the fragment-reuse index where every row went.
 
-    Lance refuses results older than the newest change of an index. Whoever calls this knows that the fragments are
-    what they were (`untouched`), and the results are told to be of this version.
+    Lance refuses results older than the newest change of an index. The caller has checked that the fragments are
+    unchanged (`untouched`), so the results are declared to be of this version.
 
-    If it fails, Lance removes the files that the results name, even where the version has landed and only the answer
-    was lost (lance#8123). So whoever calls this must not publish what it finds after a failure, nor try again.
+    If it fails, Lance removes the files that the results name, even if the version has landed and only the response
+    was lost (lance#8123). So after a failure the caller must neither publish the versions that it finds nor retry.
     """
     from lance.optimize import Compaction, RewriteResult
 
     handle = table.checkout_version(table.version)
-    made = [RewriteResult.from_json(json.dumps({**r, "read_version": int(table.version)})) for r in results]
-    Compaction.commit(handle, made, _deferred(1))
+    rewrite_results = [RewriteResult.from_json(json.dumps({**r, "read_version": int(table.version)})) for r in results]
+    Compaction.commit(handle, rewrite_results, _deferred(1))
     return handle
 
 
@@ -180,7 +185,7 @@ def _deferred(target_rows: int) -> dict[str, Any]:
 
 
 def untouched(now: LanceDataset, old: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether all these fragments are in `now` what they were, with the same rows."""
+    """Whether all these fragments are unchanged in `now`, with the same rows."""
     current = _metadata(now)
     then = {int(body["id"]): fragment_from_json(body) for body in old}
     return all(
@@ -193,10 +198,9 @@ def untouched(now: LanceDataset, old: Iterable[Mapping[str, Any]]) -> bool:
 
 
 class Replayer:
-    """Carries deletions that happened since `then` onto rewritten fragments, as often as it is asked.
+    """Applies deletions since the version `then` to rewritten fragments; may be called repeatedly.
 
-    What it has read and written it remembers: the second time, under the ticket, only what changed since the first is
-    looked at.
+    It caches what it read and wrote: the second call, under the lock, only reads the changes since the first.
     """
 
     def __init__(self, location: Location, pin: Pin, then: LanceDataset, private: LanceDataset) -> None:
@@ -209,10 +213,10 @@ class Replayer:
         self._marked: dict[int, tuple[bytes, FragmentMetadata | None]] = {}
 
     def replay(self, groups: Sequence[Group], now: LanceDataset) -> Replayed:
-        """What can be committed on `now`."""
+        """The groups that can be committed on `now`."""
         current = _metadata(now)
         highest = max(current, default=0)
-        done: list[Exchange] = []
+        exchanges: list[Exchange] = []
         dropped: set[int] = set()
         count = 0
         for group in groups:
@@ -226,49 +230,49 @@ class Replayer:
                 continue
             count += len(moved)
             new = self._without(planned, moved)
-            done.append(Exchange(old, new))
+            exchanges.append(Exchange(old, new))
             if new is None:
                 dropped.add(group.new_id)
-        return Replayed(tuple(done), frozenset(dropped), count)
+        return Replayed(tuple(exchanges), frozenset(dropped), count)
 
     def _moved(
         self, planned: Exchange, current: Mapping[int, FragmentMetadata], now: LanceDataset
     ) -> np.ndarray | None:
-        """Positions in the new fragment of rows that are not at their old place any more; None if files changed."""
-        found: list[np.ndarray] = []
+        """Positions in the new fragment of rows that were moved or deleted since; None if data files changed."""
+        positions: list[np.ndarray] = []
         base = 0
         for old in planned.old:
-            known = current.get(old.id)
-            if known is None:
-                found.append(np.arange(base, base + old.num_rows))
-            elif _files(known) != _files(old):
+            current_fragment = current.get(old.id)
+            if current_fragment is None:
+                positions.append(np.arange(base, base + old.num_rows))
+            elif _files(current_fragment) != _files(old):
                 return None
-            elif _deletion(known) != _deletion(old):
-                before, after = self._live_rows(self._then, old), self._live_rows(now, known)
+            elif _deletion(current_fragment) != _deletion(old):
+                before, after = self._live_rows(self._then, old), self._live_rows(now, current_fragment)
                 if not np.isin(after, before, assume_unique=True).all():
-                    return None  # rows came back: this is not the table that was rewritten
-                found.append(base + np.flatnonzero(~np.isin(before, after, assume_unique=True)))
+                    return None  # deleted rows are live again: this is not the table that was rewritten
+                positions.append(base + np.flatnonzero(~np.isin(before, after, assume_unique=True)))
             base += old.num_rows
-        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        return np.concatenate(positions) if positions else np.empty(0, dtype=np.int64)
 
     def _without(self, planned: Exchange, moved: np.ndarray) -> FragmentMetadata | None:
-        """The new fragment with these rows marked deleted; None if none is left."""
+        """The new fragment with these rows marked deleted; None if no row remains."""
         assert planned.new is not None
         if not len(moved):
             return planned.new
         key = moved.astype(np.int64).tobytes()
-        known = self._marked.get(planned.new.id)
-        if known is not None and known[0] == key:
-            return known[1]
-        left: FragmentMetadata | None = self._private.get_fragment(planned.new.id).delete_rows(moved.tolist())
-        if left is not None:
-            deletion_files.note_written(self._location, self._pin.path, left)
-        if left is not None and self._location.is_local:
-            body = left.to_json()
-            only = [{"id": body["id"], "files": [], "deletion_file": body["deletion_file"]}]
-            durability.secure_files(self._location.join(self._pin.path), only)
-        self._marked[planned.new.id] = (key, left)
-        return left
+        cached = self._marked.get(planned.new.id)
+        if cached is not None and cached[0] == key:
+            return cached[1]
+        remaining: FragmentMetadata | None = self._private.get_fragment(planned.new.id).delete_rows(moved.tolist())
+        if remaining is not None:
+            deletion_files.note_written(self._location, self._pin.path, remaining)
+        if remaining is not None and self._location.is_local:
+            body = remaining.to_json()
+            deletion_only = [{"id": body["id"], "files": [], "deletion_file": body["deletion_file"]}]
+            durability.sync_fragments(self._location.join(self._pin.path), deletion_only)
+        self._marked[planned.new.id] = (key, remaining)
+        return remaining
 
     def _live_rows(self, table: LanceDataset, fragment: FragmentMetadata) -> np.ndarray:
         key = (fragment.id, _deletion(fragment))
@@ -280,10 +284,10 @@ class Replayer:
 def live_offsets(table: LanceDataset, fragment: int) -> np.ndarray:
     """Offsets of a fragment's rows that are not deleted, ascending. Reads deletions, no data."""
     with lance_api.reading(f"reading deletions of {table.uri}"):
-        found = table.scanner(
+        rows = table.scanner(
             columns=[], with_row_address=True, fragments=[table.get_fragment(fragment)], scan_in_order=True
         ).to_table()
-    addresses = found["_rowaddr"].to_numpy()
+    addresses = rows["_rowaddr"].to_numpy()
     return np.asarray(addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
 
@@ -301,19 +305,19 @@ def _deletion(fragment: FragmentMetadata) -> Any:
 
 
 def changed_fields(then: LanceDataset, now: LanceDataset) -> dict[int, set[int]]:
-    """Fragments that both versions have, and the fields that lie in another file now: what was built over them is
-    out of date.
-    """
+    """Fragments of both versions, and their fields that are in another file now: indices over these are out of date."""
     before, after = _metadata(then), _metadata(now)
-    found: dict[int, set[int]] = {}
+    changed: dict[int, set[int]] = {}
     for number in before.keys() & after.keys():
         if _files(before[number]) != _files(after[number]):
-            old, new = _homes(before[number]), _homes(after[number])
-            found[number] = {field for field in old.keys() | new.keys() if old.get(field) != new.get(field)}
-    return found
+            old_paths, new_paths = _path_by_field(before[number]), _path_by_field(after[number])
+            changed[number] = {
+                field for field in old_paths.keys() | new_paths.keys() if old_paths.get(field) != new_paths.get(field)
+            }
+    return changed
 
 
-def _homes(fragment: FragmentMetadata) -> dict[int, str]:
+def _path_by_field(fragment: FragmentMetadata) -> dict[int, str]:
     """The file of each field."""
     return {field: f.path for f in fragment.files for field in f.fields if field >= 0}
 
@@ -322,7 +326,7 @@ def _homes(fragment: FragmentMetadata) -> dict[int, str]:
 
 
 def remove_detached(location: Location, pin: Pin, versions: Iterable[int]) -> None:
-    """Delete detached versions that have served. What can't be deleted now is left to cleanup."""
+    """Delete detached versions that are no longer needed. Cleanup deletes those for which this fails."""
     names = [f"d{version}.manifest" for version in versions]
     if location.is_local:
         for name in names:

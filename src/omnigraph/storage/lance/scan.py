@@ -1,8 +1,8 @@
 """Filtered scans of one table at its pin: chosen columns, a filter in Lance's SQL, some of its fragments.
 
 Batches come in the table's own order and have the logical columns: blobs as bytes, vectors as fixed-size lists. A
-filter that Lance refuses, when planning or at a row, is the caller's mistake and is told as InvalidFilter; whatever
-else fails is the store's.
+filter that Lance refuses, when planning or at a row, is the caller's mistake and raises InvalidFilter; other
+failures are those of the store.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def scan(
     with tables_of.reading(table, t), _filtering(t, shown):
         if where is not None:
             require_index_footers(table, where)
-        found = table.scanner(
+        scanner = table.scanner(
             columns=list(columns),
             filter=where,
             limit=limit,
@@ -67,12 +67,12 @@ def scan(
             **options,
         )
         if shown is not None:
-            found.explain_plan()
+            scanner.explain_plan()
 
     def batches() -> Iterator[pa.RecordBatch]:
         with tables_of.reading(table, t), _filtering(t, shown):
             require_own_blobs(table, t, columns, where=where, fragments=options.get("fragments"))
-            for batch in found.to_batches():
+            for batch in scanner.to_batches():
                 yield from pa.table(batch).select(shape.names).cast(shape).to_batches()
 
     return pa.RecordBatchReader.from_batches(shape, batches())

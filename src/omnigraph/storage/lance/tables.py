@@ -1,7 +1,7 @@
-"""One table of the graph, opened at a pin: look-ups and scans, and the cache of open handles behind them.
+"""One table of the graph, opened at a pin: look-ups and scans, and the cache of open handles.
 
-Reading never looks above the pin. Blob columns come back as bytes. Values are compared as values: a look-up by a long
-list of values reads the one column once and matches in memory, a short one goes to Lance as a filter.
+Reads never use versions above the pin. Blob columns are returned as bytes. A look-up by a long list of values reads the
+column once and matches in memory; a short list goes to Lance as a filter.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _HANDLES_MAX = 256
 
 
 def storage_schema(t: EntityType) -> pa.Schema:
-    """The columns as Lance stores them: properties are nullable there, because the graph's own rules are checked
-    above. The hidden marks of vectors come last.
+    """The columns as Lance stores them: properties are nullable there, because higher layers check the schema's rules.
+    The hidden embedding marks come last.
     """
     from lance import blob_field
 
@@ -54,7 +54,7 @@ def storage_schema(t: EntityType) -> pa.Schema:
 
 
 def to_storage(rows: pa.Table, t: EntityType) -> pa.Table:
-    """Rows of `arrow_schema(t)` in the form that Lance stores, with marks of vectors where the rows carry them."""
+    """Rows of `arrow_schema(t)` in the form that Lance stores, with embedding marks where the rows have them."""
     from lance import blob_array
 
     hidden = {field.name for field in mark_fields(t)} - set(rows.column_names)
@@ -80,32 +80,32 @@ class Tables:
     def open(self, pin: Pin, *, table_key: str = "") -> LanceDataset:
         key = (pin.path, pin.version)
         with self._lock:
-            known = self._open.get(key)
-            if known is not None:
+            cached = self._open.get(key)
+            if cached is not None:
                 self._open.move_to_end(key)
-                return known
+                return cached
         try:
-            found = lance_api.open_table(self.location, self.location.join(pin.path), version=pin.version)
+            table = lance_api.open_table(self.location, self.location.join(pin.path), version=pin.version)
         except lance_api.TableMissing as error:
             raise absence(self.location, pin.path, pin.version, table_key=table_key) from error
-        self.keep(pin, found)
-        return found
+        self.keep(pin, table)
+        return table
 
     def keep(self, pin: Pin, table: LanceDataset) -> None:
-        """Remember a handle that a commit has just returned."""
+        """Cache a handle that a commit has just returned."""
         with self._lock:
             self._open[(pin.path, pin.version)] = table
             while len(self._open) > _HANDLES_MAX:
                 self._open.popitem(last=False)
 
     def measured(self, pin: Pin) -> Pin:
-        """The pin with what its version holds."""
+        """The pin with the row and fragment counts of its version."""
         table = self.open(pin)
         with lance_api.reading(f"counting the rows of {pin.path}"):
             return replace(pin, rows=table.count_rows(), fragments=len(table.get_fragments()))
 
     def newest(self, pin: Pin) -> LanceDataset:
-        """The table's newest version, whatever the pin says: only the door looks there."""
+        """The table's newest version, which may be above the pin: only the commit protocol reads it."""
         return lance_api.open_newest(self.location, self.location.join(pin.path))
 
     def newest_version(self, pin: Pin) -> int:
@@ -113,9 +113,9 @@ class Tables:
             with lance_api.reading(f"looking for versions of {pin.path}"):
                 return lance_api.newest_version(self.location, self.open(pin))
         except StorageError:
-            cut_short = truncated_versions.truncated_versions(self.location, self.location.join(pin.path))
-            if cut_short:
-                return max(cut_short)
+            truncated = truncated_versions.truncated_versions(self.location, self.location.join(pin.path))
+            if truncated:
+                return max(truncated)
             if lance_api.is_gone(self.open(pin)):
                 raise absence(self.location, pin.path, pin.version) from None
             raise
@@ -123,7 +123,7 @@ class Tables:
 
 @contextmanager
 def reading(table: LanceDataset, t: EntityType) -> Iterator[None]:
-    """Tell a version that was removed or lost while it was being read from a store that fails."""
+    """Distinguish a version that was removed or lost during the read from a failing store."""
     try:
         with lance_api.reading(f"reading {t.key}", decodes=True):
             yield
@@ -147,8 +147,8 @@ def find(table: LanceDataset, t: EntityType, column: str, values: pa.Array, colu
     with reading(table, t):
         keys = table.to_table(columns=[column], with_row_id=True, with_row_address=True)
     hits = keys.filter(pc.is_in(keys[column], pc.unique(values.cast(keys.schema.field(column).type))))
-    rest = [c for c in columns if c != column]
-    if not rest:
+    other_columns = [c for c in columns if c != column]
+    if not other_columns:
         return hits.select([*columns, *ROW_COLUMNS]).cast(shape)
     if hits.num_rows * 8 > keys.num_rows:
         return _read(table, t, columns, where=None).filter(_mask(table, keys, column, values)).cast(shape)
@@ -174,12 +174,12 @@ def scan(table: LanceDataset, t: EntityType, columns: Sequence[str]) -> pa.Recor
     shape = pa.schema([arrow_schema(t).field(c).with_nullable(True) for c in columns])
     blobs = blob_columns(t, columns)
     options: dict[str, Any] = {"blob_handling": "all_binary"} if blobs else {}
-    found = table.scanner(columns=list(columns), batch_size=1024 if blobs else 16_384, **options)
+    scanner = table.scanner(columns=list(columns), batch_size=1024 if blobs else 16_384, **options)
 
     def batches() -> Iterator[pa.RecordBatch]:
         with reading(table, t):
             require_own_blobs(table, t, columns)
-            for batch in found.to_batches():
+            for batch in scanner.to_batches():
                 yield from pa.table(batch).select(shape.names).cast(shape).to_batches()
 
     return pa.RecordBatchReader.from_batches(shape, batches())
@@ -195,11 +195,11 @@ def _read(table: LanceDataset, t: EntityType, columns: Sequence[str], *, where: 
     options: dict[str, Any] = {"blob_handling": "all_binary"} if blob_columns(t, columns) else {}
     with reading(table, t):
         require_own_blobs(table, t, columns, where=where)
-        found = table.to_table(columns=list(columns), filter=where, with_row_id=True, with_row_address=True, **options)
-    return _loosened(found, result_schema(t, columns))
+        rows = table.to_table(columns=list(columns), filter=where, with_row_id=True, with_row_address=True, **options)
+    return _as_nullable(rows, result_schema(t, columns))
 
 
-def _loosened(rows: pa.Table, shape: pa.Schema) -> pa.Table:
+def _as_nullable(rows: pa.Table, shape: pa.Schema) -> pa.Table:
     return rows.select(shape.names).cast(pa.schema([f.with_nullable(True) for f in shape]))
 
 

@@ -1,8 +1,7 @@
-"""The history of one table as its Lance transactions tell it: which operation made each version, and whose it was.
+"""The history of one table from its Lance transactions: the operation and the stamp of each version.
 
-A version that was collected, with its transaction, or cut short by a power loss is a step all the same, without an
-operation: whoever judges a history must see where it has holes. A store that fails is no hole: then nobody knows, and
-StorageError says so.
+A version that was collected with its transaction, or truncated by a power loss, is a step without an operation, so that
+callers see the gaps of a history. A failing store is not a gap: it raises StorageError.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
 RESERVE = "ReserveFragments"
 UNKNOWN = "Unknown"
 _BARE = "BaseOperation"
-"""What Lance's Python shows for every operation that it has no class for. The only one that a client makes in the
-course of a compaction is the reservation of fragment ids."""
+"""The class that Lance's Python API shows for every operation without a class of its own. The only such operation in a
+compaction is the reservation of fragment ids."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """How one version came to be. `operation` is None where nobody can tell; then `error` says why."""
+    """The origin of one version. `operation` is None if it is unknown; then `error` has the reason."""
 
     version: int
     operation: str | None

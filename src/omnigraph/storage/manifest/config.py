@@ -1,21 +1,23 @@
-"""Compare-and-swap of keys of the manifest's config, the only thing whose change makes anything visible.
+"""Compare-and-swap of keys of the manifest's config. Only these changes make anything visible.
 
     head:<branch>   the head of a branch, or that it was deleted
     packed          the rows that hold the heads of the other branches (`storage/manifest/packed_heads.py`)
-    refs            rewritten by whoever creates or deletes a branch, and by cleanup, so that these exclude each other
+    refs            rewritten by creation and deletion of branches and by cleanup, so that these exclude each other
     omnigraph:…     settings that never change
 
 Lance refuses an `UpdateConfig` if a version since `read_version` has set a key that it sets or deletes, or deleted one
-that it sets. Two deletes of one key do not conflict: nothing may be decided by a delete alone.
+that it sets. Two deletes of one key do not conflict, so a delete alone decides nothing.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
@@ -24,11 +26,13 @@ from omnigraph.storage.manifest.rows import FORMAT_KEY
 if TYPE_CHECKING:
     from lance import LanceDataset
 
+logger = logging.getLogger(__name__)
+
 HEAD = "head:"
 PACKED = "packed"
 REFS = "refs"
 ROW_IDS_KEY = "omnigraph:row_ids"
-SWAP_RETRIES, SWAP_MOST_S = 2, 60.0
+SWAP_RETRIES, SWAP_MAX_S = 2, 60.0
 """How often Lance retries one attempt at a swap, and for how long attempts are made."""
 SUSPICIOUS_S = 60.0
 """A swap that took longer may have been stopped for days: its caller reads the state again."""
@@ -38,7 +42,7 @@ IsUnchanged = Callable[["LanceDataset", "LanceDataset"], bool]
 
 
 class SwapLost(Exception):
-    """The head was moved by somebody else, or the store's answer is unknown. Ask, don't infer."""
+    """Another process changed the head, or the result is unknown. Read the outcome; do not infer it."""
 
 
 def swap_config(
@@ -48,19 +52,21 @@ def swap_config(
     read_version: int,
     is_unchanged: IsUnchanged,
     format_stamp: int | None = None,
-    timeout_s: float = SWAP_MOST_S,
+    timeout_s: float = SWAP_MAX_S,
 ) -> int:
-    """One compare-and-swap of config keys, and of the format, against `read_version`; the version that holds them.
+    """One compare-and-swap of config keys, and of the format, against `read_version`; returns the new version.
 
-    Writers of other branches move other keys of the same table all the time. Lance's own pause between retries
-    grows until whoever lost a few races waits for longer than a lease, so the retries are ours: while the keys
-    still are what they were, the newest version is as good a base as the one that was read.
+    Writers of other branches constantly change other keys of the same table. Lance's own pause between retries grows
+    until a writer that lost a few races waits for longer than a lease, so this function retries itself: while the keys
+    are unchanged, the newest version is as good a base as the one that was read.
     """
     op = lance_api.operations()
-    more = {} if format_stamp is None else {"schema_metadata_updates": op.UpdateMap({FORMAT_KEY: str(format_stamp)})}
+    format_update = (
+        {} if format_stamp is None else {"schema_metadata_updates": op.UpdateMap({FORMAT_KEY: str(format_stamp)})}
+    )
     base, deadline = read_version, time.monotonic() + timeout_s
     while True:
-        update = op.UpdateConfig(config_updates=op.UpdateMap(dict(updates)), **more)
+        update = op.UpdateConfig(config_updates=op.UpdateMap(dict(updates)), **format_update)
         tx = lance_api.transaction(update, read_version=base)
         try:
             return int(lance_api.commit(location, location.manifest_uri, tx, retries=SWAP_RETRIES).version)
@@ -71,17 +77,20 @@ def swap_config(
             if newest is None:
                 raise SwapLost(str(error)) from error
             base = newest
+            branches = [key.removeprefix(HEAD) for key in updates if key.startswith(HEAD)]
+            fields = {"graph": location.uri, "branch": branches, "manifest_version": base}
+            log_event(logger, logging.DEBUG, "compare-and-swap retried", **fields)
         except (OSError, ValueError, RuntimeError) as error:
             raise StorageError(doing="publishing", detail=str(error)) from error
         time.sleep(random.uniform(0.001, 0.01))
 
 
 def _newest_unchanged(location: Location, version: int, is_unchanged: IsUnchanged) -> int | None:
-    """The newest version, if the keys are there what they were at `version`."""
+    """The newest version, if the keys have the same meaning there as at `version`; else None."""
     with lance_api.reading("reading the manifest", decodes=True):
         newest = lance_api.open_newest(location, location.manifest_uri)
         try:
             before = lance_api.open_table(location, location.manifest_uri, version=version)
         except lance_api.TableMissing:
-            return None  # collected: whoever was stopped for that long must look again
+            return None  # collected: a writer that was stopped for that long must read again
     return int(newest.version) if is_unchanged(before, newest) else None

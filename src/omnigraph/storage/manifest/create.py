@@ -1,12 +1,12 @@
-"""Create a graph, all at once or not at all.
+"""Create a graph atomically.
 
-1. make     every table of the schema, empty, at a path that nobody else can choose
-2. build    the manifest in a scratch folder: its schema row, its genesis record, the head of main
-3. copy     the manifest's files to `<graph>/__manifest`, the version file last and create-only: this is the moment
-            at which the graph exists, and of two that race exactly one wins
+1. create   every table of the schema, empty, at a unique path
+2. build    the manifest in a scratch folder: its schema row, its first record, the head of main
+3. copy     the manifest's files to `<graph>/__manifest`, the version file last and create-only: from then on the graph
+            exists, and of two concurrent creators exactly one wins
 
-A crash before the last step leaves tables that nobody refers to, and the same address can be initialised again.
-Lance's own "create" would not do: a second creator, or a stopped one that goes on, overwrites the first one's rows.
+A crash before the last step leaves tables without a reference, and the same address can be initialised again. Lance's
+own "create" is not enough: a second creator, or a stopped one that continues, overwrites the rows of the first.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def create_table(
     uri = location.join(pin.path)
     operation = lance_api.operations().Overwrite(storage_schema(t), [])
     tx = lance_api.transaction(operation, read_version=0, properties={lance_api.STAMP: stamp})
-    made = lance_api.commit(location, uri, tx, stable_row_ids=stable_row_ids)
+    table = lance_api.commit(location, uri, tx, stable_row_ids=stable_row_ids)
     if location.is_local:
         durability.sync_tree(uri)
-    return replace(pin, version=made.version, rows=0, fragments=0), made
+    return replace(pin, version=table.version, rows=0, fragments=0), table
 
 
 def require_free(location: Location) -> None:
-    """Refuse an address that holds a graph, or one that has lost its manifest, a local folder that holds something
-    else, and a store that can't decide races.
+    """Refuse an address with a graph or the remains of one, a local folder with other files, and a store without
+    create-only puts.
     """
     nofollow.require_layout(location)
     if location.is_local and os.path.isfile(location.uri):
@@ -84,11 +84,11 @@ def graph_exists(location: Location) -> bool:
 def publish_manifest(
     location: Location, *, head: Head, record: Record, schema: Schema, stable_row_ids: bool, checksums: Packed = ""
 ) -> None:
-    """Steps 2 and 3. GraphExists if somebody else was first. `checksums` are of files that are there already."""
+    """Steps 2 and 3. Raises GraphExists if another process was first. `checksums` are those of existing files."""
     with tempfile.TemporaryDirectory(prefix="omnigraph-init-") as scratch:
         root = os.path.join(scratch, MANIFEST)
-        more = [checksums_row(checksums)] if checksums else []
-        rows = manifest_rows([schema_row(head.schema, schema), record_row(record), *more])
+        checksum_rows = [checksums_row(checksums)] if checksums else []
+        rows = manifest_rows([schema_row(head.schema, schema), record_row(record), *checksum_rows])
         _build(root, head=head, rows=rows, stable_row_ids=stable_row_ids)
         _copy(root, location, head)
     if location.is_local:
@@ -99,35 +99,39 @@ def publish_manifest(
 def _build(root: str, *, head: Head, rows: pa.Table, stable_row_ids: bool) -> None:
     from lance.fragment import write_fragments
 
-    here = Location(uri=os.path.dirname(root), is_local=True, options={})
+    scratch_location = Location(uri=os.path.dirname(root), is_local=True, options={})
     op = lance_api.operations()
-    empty = lance_api.commit(here, root, lance_api.transaction(op.Overwrite(manifest_schema(), []), read_version=0))
+    empty = lance_api.commit(
+        scratch_location, root, lance_api.transaction(op.Overwrite(manifest_schema(), []), read_version=0)
+    )
     fragments = write_fragments(rows, empty, mode="append")
-    filled = lance_api.commit(here, empty, lance_api.transaction(op.Append(fragments), read_version=empty.version))
+    filled = lance_api.commit(
+        scratch_location, empty, lance_api.transaction(op.Append(fragments), read_version=empty.version)
+    )
     config = {HEAD + head.branch: head.dumps(), ROW_IDS_KEY: "stable" if stable_row_ids else "address"}
     update = op.UpdateConfig(config_updates=op.UpdateMap(config))
-    lance_api.commit(here, filled, lance_api.transaction(update, read_version=filled.version))
+    lance_api.commit(scratch_location, filled, lance_api.transaction(update, read_version=filled.version))
 
 
 def manifest_with_checksums(raw: bytes, version: int, checksums: Packed) -> tuple[int, dict[str, bytes]]:
-    """The version above one of a manifest, with one more row: its number, and its new files by their paths in a graph.
+    """The next version of a manifest, with one more row: its number, and its new files by their paths in a graph.
 
-    `raw` is the file of that version. Made in a scratch folder, where the rows of that version are not needed.
+    `raw` is the file of that version. It is built in a scratch folder, which does not need the rows of that version.
     """
     from lance.fragment import write_fragments
 
     with tempfile.TemporaryDirectory(prefix="omnigraph-clone-") as scratch:
-        here = Location(uri=scratch, is_local=True, options={})
-        path = durability.manifest_path(here.manifest_uri, version)
+        scratch_location = Location(uri=scratch, is_local=True, options={})
+        path = durability.manifest_path(scratch_location.manifest_uri, version)
         os.makedirs(os.path.dirname(path))
         Path(path).write_bytes(raw)
-        table = lance_api.open_table(here, here.manifest_uri, version=version)
+        table = lance_api.open_table(scratch_location, scratch_location.manifest_uri, version=version)
         fragments = write_fragments(manifest_rows([checksums_row(checksums)]), table, mode="append")
         append = lance_api.transaction(lance_api.operations().Append(fragments), read_version=version)
-        made = int(lance_api.commit(here, table, append).version)
+        new_version = int(lance_api.commit(scratch_location, table, append).version)
         names = [str(p.relative_to(scratch)) for p in Path(scratch).rglob("*") if p.is_file()]
-        old = (durability.manifest_path(MANIFEST, version), f"{MANIFEST}/_versions/latest_version_hint.json")
-        return made, {name: Path(scratch, name).read_bytes() for name in names if name not in old}
+        old_files = (durability.manifest_path(MANIFEST, version), f"{MANIFEST}/_versions/latest_version_hint.json")
+        return new_version, {name: Path(scratch, name).read_bytes() for name in names if name not in old_files}
 
 
 def _copy(root: str, location: Location, head: Head) -> None:
@@ -144,15 +148,15 @@ def _copy(root: str, location: Location, head: Head) -> None:
             durability.sync_tree(location.manifest_uri)
         obstore.put(store, str(newest.relative_to(root)), newest.read_bytes(), mode="create")
     except (AlreadyExistsError, BaseError, OSError) as error:
-        if _is_mine(location, head):
+        if _is_own(location, head):
             return
         if isinstance(error, AlreadyExistsError):
             raise GraphExists(uri=location.uri) from error
         raise StorageError(doing=f"creating {location.manifest_uri}", detail=str(error)) from error
 
 
-def _is_mine(location: Location, head: Head) -> bool:
-    """After an error: did my manifest land all the same? Its head has an incarnation that only I know."""
+def _is_own(location: Location, head: Head) -> bool:
+    """Whether this process's manifest was written despite an error: the incarnation of its head is unique."""
     try:
         return Manifest(location).head(head.branch).incarnation == head.incarnation
     except OmnigraphError:

@@ -1,10 +1,10 @@
-"""The stored form of packed heads, and their reader. How heads get packed, and why: `storage/manifest/packed_heads.py`.
+"""The stored form of packed heads, and their reader. `storage/manifest/packed_heads.py` packs them.
 
     config key `packed`      {"packs": [[<row id>, <entries>], …], "crc": …}, oldest pack first
     row of kind `heads`      {"heads": {<branch>: <head> | null, …}, "crc": …}; null: the branch was deleted
     value of `head:<branch>` {"deleted": <incarnation>, "crc": …} instead of a head: the branch was deleted
 
-The entry of the newest pack that names a branch counts. A row never changes, so its entries are cached by its id.
+The newest pack that names a branch decides. A row never changes, so its entries are cached by its id.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def load_entries(row_id: str, body: Mapping[str, Any]) -> Entries:
 
 
 def tombstone(incarnation: str) -> str:
-    """The value of `head:<branch>` once the branch was deleted."""
+    """The value of `head:<branch>` of a deleted branch."""
     return with_sum({"deleted": incarnation})
 
 
@@ -97,28 +97,28 @@ class HeadPacks:
 
     def entries_of(self, table: LanceDataset, packs: Sequence[Pack]) -> list[Entries]:
         """The entries of each of these packs, which a version of the manifest refers to."""
-        known = self._entries
-        missing = [pack.row_id for pack in packs if pack.row_id not in known]
+        cached = self._entries
+        missing = [pack.row_id for pack in packs if pack.row_id not in cached]
         if missing:
             ids = ", ".join(map(quote, missing))
             bodies = bodies_of(table, f"kind = '{HEADS}' AND object_id IN ({ids})")
             read = {row_id: load_entries(row_id, body) for row_id, body in bodies.items()}
-            known = self._entries = {**{p.row_id: known[p.row_id] for p in packs if p.row_id in known}, **read}
-        lost = next((p.row_id for p in packs if p.row_id not in known or len(known[p.row_id]) != p.entries), None)
+            cached = self._entries = {**{p.row_id: cached[p.row_id] for p in packs if p.row_id in cached}, **read}
+        lost = next((p.row_id for p in packs if p.row_id not in cached or len(cached[p.row_id]) != p.entries), None)
         if lost is not None:
             detail = f"the row {form.shown(lost)} is missing, or has another number of entries"
             raise HostileOrDamagedManifest(where="packed heads", detail=detail)
-        return [known[pack.row_id] for pack in packs]
+        return [cached[pack.row_id] for pack in packs]
 
     def merged(self, table: LanceDataset, config: Mapping[str, str]) -> dict[str, Body]:
         """All packed heads of one version by branch. Keys `head:` of its config hide them."""
         text = config.get(PACKED)
         if text is None:
             return {}
-        known = self._merged
-        if known is None or known[0] != text:
-            known = self._merged = (text, live(merge(self.entries_of(table, load_packs(text)))))
-        return known[1]
+        cached = self._merged
+        if cached is None or cached[0] != text:
+            cached = self._merged = (text, live(merge(self.entries_of(table, load_packs(text)))))
+        return cached[1]
 
 
 def merge(packs: Sequence[Entries]) -> dict[str, Body | None]:

@@ -1,7 +1,7 @@
 """Branch heads, loose and packed, read from versions of the manifest.
 
-A version never changes, so what was read from a handle once is kept while that handle is the one that is asked for.
-Values are understood once as long as they stay the same. Everything is compared with its form when it is read.
+A version never changes, so the values of a handle are cached until another handle is read. A value is parsed once
+while it stays the same. Every value is validated when it is read.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Heads:
     def __init__(self, location: Location, packs: HeadPacks | None = None) -> None:
         self._location = location
         self.packs = packs or HeadPacks()
-        self._facts: tuple[LanceDataset, int, dict[str, str]] | None = None
-        self._understood: dict[str, tuple[str | Body, Head]] = {}
+        self._last_read: tuple[LanceDataset, int, dict[str, str]] | None = None
+        self._parsed: dict[str, tuple[str | Body, Head]] = {}
         self._older: tuple[int, dict[str, Head]] | None = None
         self._loose: tuple[LanceDataset, dict[str, Head], frozenset[str], RecentRecords] | None = None
         self._all: tuple[LanceDataset, dict[str, Head]] | None = None
@@ -41,22 +41,22 @@ class Heads:
     # ---- one version -------------------------------------------------------------------------------------------------
 
     def format_of(self, table: LanceDataset) -> int:
-        return self._facts_of(table)[0]
+        return self._read_once(table)[0]
 
     def config_of(self, table: LanceDataset) -> dict[str, str]:
-        return self._facts_of(table)[1]
+        return self._read_once(table)[1]
 
     @property
     def last_read(self) -> tuple[int, dict[str, str]] | None:
-        """(format, config) of the version that was looked at last."""
-        known = self._facts
-        return None if known is None else known[1:]
+        """(format, config) of the version that was read last."""
+        cached = self._last_read
+        return None if cached is None else cached[1:]
 
-    def _facts_of(self, table: LanceDataset) -> tuple[int, dict[str, str]]:
-        known = self._facts
-        if known is None or known[0] is not table:
-            known = self._facts = (table, self._read_format(table), dict(table.config()))
-        return known[1:]
+    def _read_once(self, table: LanceDataset) -> tuple[int, dict[str, str]]:
+        cached = self._last_read
+        if cached is None or cached[0] is not table:
+            cached = self._last_read = (table, self._read_format(table), dict(table.config()))
+        return cached[1:]
 
     def _read_format(self, table: LanceDataset) -> int:
         stamp = (table.schema.metadata or {}).get(FORMAT_KEY.encode(), b"1")
@@ -68,18 +68,18 @@ class Heads:
 
     def loose_of(self, table: LanceDataset) -> tuple[dict[str, Head], frozenset[str]]:
         """The heads that are keys of the config, and the branches whose key says that they were deleted."""
-        return self._loose_facts(table)[:2]
+        return self._loose_and_recent(table)[:2]
 
     def recent_of(self, table: LanceDataset) -> RecentRecords:
-        """The records that ride in heads: loose ones, because those of packed ones are rows."""
-        return self._loose_facts(table)[2]
+        """The records in loose heads; those of packed heads are rows."""
+        return self._loose_and_recent(table)[2]
 
-    def _loose_facts(self, table: LanceDataset) -> tuple[dict[str, Head], frozenset[str], RecentRecords]:
-        known = self._loose
-        if known is None or known[0] is not table:
+    def _loose_and_recent(self, table: LanceDataset) -> tuple[dict[str, Head], frozenset[str], RecentRecords]:
+        cached = self._loose
+        if cached is None or cached[0] is not table:
             loose, deleted = self._read_loose(table)
-            known = self._loose = (table, loose, deleted, RecentRecords(loose.values()))
-        return known[1:]
+            cached = self._loose = (table, loose, deleted, RecentRecords(loose.values()))
+        return cached[1:]
 
     def _read_loose(self, table: LanceDataset) -> tuple[dict[str, Head], frozenset[str]]:
         if self._is_older(table):
@@ -91,14 +91,14 @@ class Heads:
 
     def all_of(self, table: LanceDataset) -> dict[str, Head]:
         """The heads of all branches, by name."""
-        known = self._all
-        if known is None or known[0] is not table:
+        cached = self._all
+        if cached is None or cached[0] is not table:
             loose, deleted = self.loose_of(table)
             packed = self.packs.merged(table, self.config_of(table)).items()
             hidden = loose.keys() | deleted
             heads = {branch: self._head(table, branch, body) for branch, body in packed if branch not in hidden}
-            known = self._all = (table, dict(sorted({**heads, **loose}.items())))
-        return known[1]
+            cached = self._all = (table, dict(sorted({**heads, **loose}.items())))
+        return cached[1]
 
     def names_of(self, table: LanceDataset) -> set[str]:
         """The names of all branches: much cheaper than their heads."""
@@ -118,34 +118,34 @@ class Heads:
         return None if value is None else self._head(table, branch, value)
 
     def meaning(self, table: LanceDataset, key: str) -> object:
-        """What a key of the config says. Of a head (incarnation, epoch): they name its state, loose or packed."""
+        """The value of a config key for comparisons. For a head: (incarnation, epoch), loose or packed."""
         if not key.startswith(HEAD):
             return self.config_of(table).get(key)
         head = self.find(table, key.removeprefix(HEAD))
         return None if head is None else (head.incarnation, head.epoch)
 
     def note(self, value: str, head: Head) -> None:
-        """What a head was just set to need not be understood again."""
-        self._understood[head.branch] = (value, head)
+        """Cache the parsed value of a head that was just published."""
+        self._parsed[head.branch] = (value, head)
 
     def forget(self, branch: str) -> None:
-        self._understood.pop(branch, None)
+        self._parsed.pop(branch, None)
 
     def _head(self, table: LanceDataset, branch: str, value: str | Body) -> Head:
-        known = self._understood.get(branch)
-        if known is None or (known[0] is not value and known[0] != value):
-            known = self._understood[branch] = (value, self._understand(table, branch, value))
-        return replace(known[1], version=table.version)
+        cached = self._parsed.get(branch)
+        if cached is None or (cached[0] is not value and cached[0] != value):
+            cached = self._parsed[branch] = (value, self._parse(table, branch, value))
+        return replace(cached[1], version=table.version)
 
-    def _understand(self, table: LanceDataset, branch: str, value: str | Body) -> Head:
+    def _parse(self, table: LanceDataset, branch: str, value: str | Body) -> Head:
         try:
             if isinstance(value, str):
                 return Head.loads(branch, value, version=table.version)
             return Head.from_json(branch, value, version=table.version)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            found = self.format_of(table)
-            if found > FORMAT_MAX:
-                raise NewerFormat(found=found, known=FORMAT_MAX) from error
+            generation = self.format_of(table)
+            if generation > FORMAT_MAX:
+                raise NewerFormat(found=generation, known=FORMAT_MAX) from error
             if isinstance(error, form.Malformed):
                 where = f"the head of {form.shown(branch)}"
                 raise HostileOrDamagedManifest(where=where, detail=str(error)) from error
@@ -154,11 +154,11 @@ class Heads:
     # ---- older generations -------------------------------------------------------------------------------------------
 
     def _is_older(self, table: LanceDataset) -> bool:
-        """Whether the heads are rows. A newer graph is read as long as its heads are what this program knows."""
-        found = self.format_of(table)
-        if found > FORMAT_MAX and HEAD + MAIN not in self.config_of(table):
-            raise NewerFormat(found=found, known=FORMAT_MAX)
-        return found < FORMAT
+        """Whether the heads are rows. A graph of a newer format is read as long as its heads have the known form."""
+        generation = self.format_of(table)
+        if generation > FORMAT_MAX and HEAD + MAIN not in self.config_of(table):
+            raise NewerFormat(found=generation, known=FORMAT_MAX)
+        return generation < FORMAT
 
     def older(self, table: LanceDataset) -> dict[str, Head]:
         """The heads of a graph of an older generation, from its rows."""

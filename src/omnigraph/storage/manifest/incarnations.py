@@ -1,6 +1,6 @@
-"""Where incarnations of branches begin, and what was done before a reset.
+"""The starting commits of branch incarnations, and the operations before a reset.
 
-A branch that is created starts at a commit of another one; a reset starts a new incarnation at a commit of the past
+A new branch starts at a commit of another branch; a reset starts a new incarnation at an earlier commit
 (`branch/reset.py`). The first record of an incarnation (`Record.starts_incarnation`) names that commit as its parent.
 """
 
@@ -32,8 +32,8 @@ def resets(manifest: Manifest, *, incarnation: str | None = None) -> Iterator[Re
 
 
 def start_of(manifest: Manifest, incarnation: str) -> Record | None:
-    """The record of the commit, of another incarnation, that this one starts at; None for the first of main, and for
-    one that nothing is on record of.
+    """The record of the commit of another incarnation at which this one starts; None for the first incarnation of main,
+    and for one without records.
     """
     firsts = manifest.records(incarnation, 0, 1) or list(resets(manifest, incarnation=incarnation))
     for first in firsts:
@@ -44,12 +44,12 @@ def start_of(manifest: Manifest, incarnation: str) -> Record | None:
 
 
 def operation_of(manifest: Manifest, head: Head, operation_id: str) -> Record | None:
-    """The commit of a client's own operation id in the history of this branch, also from before its resets."""
-    found = manifest.operation(head.incarnation, operation_id)
-    at = None if head.reset_to is None else manifest.record(head.reset_to)
-    while found is None and at is not None and at.branch == head.branch:
-        older = manifest.operation(at.incarnation, operation_id)
-        if older is not None and older.epoch <= at.epoch:
+    """The commit with a client's operation id in the history of this branch, also from before its resets."""
+    record = manifest.operation(head.incarnation, operation_id)
+    start = None if head.reset_to is None else manifest.record(head.reset_to)
+    while record is None and start is not None and start.branch == head.branch:
+        older = manifest.operation(start.incarnation, operation_id)
+        if older is not None and older.epoch <= start.epoch:
             return older
-        at = start_of(manifest, at.incarnation)
-    return found
+        start = start_of(manifest, start.incarnation)
+    return record

@@ -7,7 +7,7 @@ in one row of the manifest, as git does with its refs. The key `packed` lists th
     head of a branch = its key `head:<branch>`; without one, its entry in the newest pack that has one; otherwise none
 
 A commit on a packed branch sets its key, which makes it loose. A branch is deleted by setting its key to a tombstone.
-The head of main is never packed: who reads main reads no pack.
+The head of main is never packed: a reader of main reads no pack.
 
 1. choose   of one version of the manifest: tombstones, and the loose heads but those of the LOOSE_KEPT branches that
             were written last
@@ -18,30 +18,32 @@ The head of main is never packed: who reads main reads no pack.
 4. swap     one `UpdateConfig`: set `packed`, remove the keys of 1. The first one in a graph also sets the format,
             because older programs see no packed branches, and `refs`
 
-Keeps: (incarnation, epoch) of every branch, and so its state; records can be found at any time, in a head or in a row.
-A crash before 4 leaves rows that nobody refers to; after 4 nothing is left to do. Replaced packs stay as rows too.
+Invariants: (incarnation, epoch) of every branch, and so its state, stays; every record is always in a head or in a row.
+A crash before 4 leaves rows without a reference; after 4 nothing remains to do. Replaced packs also stay as rows.
 
-Why no race loses a head. Lance refuses a swap if a version since its base has set one of its keys, or deleted one that
+Why no race loses a head: Lance refuses a swap if a version since its base has set one of its keys, or deleted one that
 it sets.
-* A commit, creation or deletion sets a key that 4 removes: whoever comes second is refused. A writer that is refused
-  goes on if the branch still has the incarnation and epoch that it read (`Manifest.update`), packed or not.
+* A commit, creation or deletion sets a key that 4 removes: the second one is refused. A writer that is refused
+  continues if the branch still has the incarnation and epoch that it read (`Manifest.update`), packed or not.
 * Two packings both set `packed`.
 * Two deletes of one key do not conflict. So in a graph with packs a branch is deleted by setting its key. Before the
   first packing it is deleted by removing its key, and `refs` makes these two exclude each other.
 * A packed head, or one that was deleted, has no key or one that only packing removes: a commit or creation that read it
   conflicts with every other that set the key since, also if that was packed again in between.
-* A packing that was stopped inside its swap for longer than versions of the manifest are kept looks at the version
-  below its own, and puts back what it has buried.
+* A packing that was stopped inside its swap for longer than versions of the manifest are kept compares the version
+  below its own, and restores the newer values that it replaced.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.config.logs import log_event
 from omnigraph.errors import HostileOrDamagedManifest, StorageError
 from omnigraph.storage.durability import NotDurable
 from omnigraph.storage.lance import lance_api
@@ -53,19 +55,21 @@ from omnigraph.storage.manifest.rows import FORMAT_PACKED, record_row
 if TYPE_CHECKING:
     from omnigraph.storage.manifest.table import Manifest
 
+logger = logging.getLogger(__name__)
+
 LOOSE_MAX = 48
-"""How many keys `head:` may pile up before whoever adds one packs."""
+"""The number of keys `head:` above which a writer packs."""
 LOOSE_KEPT = 16
-"""How many loose heads a packing leaves."""
+"""How many loose heads a packing keeps."""
 SWAP_MAX_S = 2.0
-"""For how long a packing tries to win its swap against writers of other branches."""
+"""How long a packing repeats its swap against writers of other branches."""
 
 
 def pack_if_due(manifest: Manifest) -> None:
-    """Pack if the version that was looked at last has more than LOOSE_MAX loose heads.
+    """Pack if the version that was read last has more than LOOSE_MAX loose heads.
 
-    Nobody has asked for it: a store that refuses it, a lost race and damage elsewhere are left to those that they
-    concern. NotDurable is raised: a disk that fails to sync must not stay unnoticed.
+    The caller did not request it: errors of the store, a lost race and damage of other heads are ignored. NotDurable is
+    raised: a disk that fails to sync must be reported.
     """
     if manifest.known_loose() <= LOOSE_MAX:
         return
@@ -78,7 +82,7 @@ def pack_if_due(manifest: Manifest) -> None:
 
 
 def pack_heads(manifest: Manifest, *, keep: int = LOOSE_KEPT) -> bool:
-    """Pack all loose heads but `keep`. False if there is nothing to pack, or another process was in between."""
+    """Pack all loose heads but `keep`. False if there is nothing to pack, or if another process changed the keys."""
     plan = _plan(manifest, keep)
     if plan is None:
         return False
@@ -95,7 +99,9 @@ def pack_heads(manifest: Manifest, *, keep: int = LOOSE_KEPT) -> bool:
     except SwapLost:
         return False
     if time.clock_gettime(time.CLOCK_BOOTTIME) - started_s > SUSPICIOUS_S:
-        return _stands(manifest, plan, version)
+        return _is_still_valid(manifest, plan, version)
+    heads = sum(key.startswith(HEAD) for key in plan.updates)
+    log_event(logger, logging.DEBUG, "heads packed", graph=manifest.location.uri, heads=heads, manifest_version=version)
     return True
 
 
@@ -117,21 +123,21 @@ def _plan(manifest: Manifest, keep: int) -> _Plan | None:
     if not chosen and not deleted:
         return None
     stored: dict[str, Body | None] = {head.branch: replace(head, recent=()).to_json() for head in chosen}
-    new: Entries = {**stored, **dict.fromkeys(deleted)}
+    new_entries: Entries = {**stored, **dict.fromkeys(deleted)}
     packs = load_packs(heads.config_of(table).get(PACKED))
-    old = heads.packs.entries_of(table, packs)
-    kept = _unmerged(packs, len(new))
+    old_entries = heads.packs.entries_of(table, packs)
+    kept = _unmerged(packs, len(new_entries))
     hidden = loose.keys() - stored.keys()
-    below = set[str]().union(*old[:kept])
+    older_branches = set[str]().union(*old_entries[:kept])
     entries = {
         branch: body
-        for branch, body in merge([*old[kept:], new]).items()
-        if branch not in hidden and (body is not None or branch in below)
+        for branch, body in merge([*old_entries[kept:], new_entries]).items()
+        if branch not in hidden and (body is not None or branch in older_branches)
     }
     row = pack_row(entries)
-    listed = [*packs[:kept], *([Pack(str(row[0]), len(entries))] if entries else [])]
+    new_packs = [*packs[:kept], *([Pack(str(row[0]), len(entries))] if entries else [])]
     is_first = heads.format_of(table) < FORMAT_PACKED
-    updates: dict[str, str | None] = {PACKED: dump_packs(listed), **{HEAD + branch: None for branch in new}}
+    updates: dict[str, str | None] = {PACKED: dump_packs(new_packs), **{HEAD + branch: None for branch in new_entries}}
     if is_first:
         updates[REFS] = secrets.token_hex(6)
     return _Plan(
@@ -144,13 +150,13 @@ def _plan(manifest: Manifest, keep: int) -> _Plan | None:
 
 
 def _idle(heads: Iterable[Head], *, keep: int) -> list[Head]:
-    """All but the `keep` that were written last; of those without a record of their own the first by name go first."""
+    """All but the `keep` heads that were written last; heads without an own record come first, by name."""
     order = sorted(heads, key=lambda head: (head.recent[-1].created_at_us if head.recent else 0, head.branch))
     return order[: max(0, len(order) - keep)]
 
 
 def _unmerged(packs: Sequence[Pack], entries: int) -> int:
-    """How many of the oldest packs stay as they are if a pack of so many entries is added."""
+    """How many of the oldest packs stay unchanged if a pack with this number of entries is added."""
     kept = len(packs)
     while kept and packs[kept - 1].entries < 2 * entries:
         kept -= 1
@@ -158,15 +164,15 @@ def _unmerged(packs: Sequence[Pack], entries: int) -> int:
     return kept
 
 
-def _stands(manifest: Manifest, plan: _Plan, version: int) -> bool:
-    """Lance sees conflicts only through versions that still exist. If the swap that became `version` has buried newer
-    values of its keys, put these back.
+def _is_still_valid(manifest: Manifest, plan: _Plan, version: int) -> bool:
+    """Whether the swap that became `version` replaced no newer values; else swap these back. Lance detects conflicts
+    only with versions that still exist.
     """
     location = manifest.location
-    below = lance_api.open_table(location, location.manifest_uri, version=version - 1)
+    previous = lance_api.open_table(location, location.manifest_uri, version=version - 1)
     reader = manifest.reader.apart()
-    if all(reader.meaning(below, key) == seen for key, seen in plan.seen.items()):
+    if all(reader.meaning(previous, key) == seen for key, seen in plan.seen.items()):
         return True
-    config = reader.config_of(below)
+    config = reader.config_of(previous)
     manifest.update({key: config.get(key) for key in plan.updates}, read_version=version)
     return False

@@ -1,6 +1,6 @@
-"""Records that ride in the heads of one version of the manifest, found by commit, by epoch and by operation.
+"""The records in the heads of one version of the manifest, indexed by commit, by epoch and by operation.
 
-There are as many heads as branches, and a look at all of them for every record would cost their square.
+There are as many heads as branches; without this index, reading one record per branch would take quadratic time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from omnigraph.storage.manifest.records import Head, Record
 
 
 class RecentRecords:
-    """Of several records for one question the first head's counts, in the order of the heads."""
+    """Of several records with the same key, the one of the first head counts."""
 
     def __init__(self, heads: Iterable[Head]) -> None:
         self._by_commit: dict[str, Record] = {}

@@ -1,11 +1,11 @@
-"""The values that the manifest holds: pins, commit records, branch heads. Frozen, and as small in JSON as they can be.
+"""The values in the manifest: pins, commit records, branch heads. They are frozen, and compact in JSON.
 
-A head rides in the manifest's config and is rewritten by every commit of its branch, so its JSON uses one- or
-two-letter keys for what repeats. `pins` of a head are the difference to the snapshot of the commit `base`; the head of
-main has no base and holds all pins.
+A head is a value in the manifest's config and is rewritten by every commit of its branch, so its JSON uses one- or
+two-letter keys for repeated fields. The `pins` of a head are the difference to the snapshot of the commit `base`; the
+head of main has no base and holds all pins.
 
-`from_json` and `loads` compare every value with its form (`language/identifiers.py`): pins become paths, ids parts of
-filters. Malformed, a ValueError, is raised for one that is not as it must be.
+`from_json` and `loads` validate every value (`language/identifiers.py`), because pins become paths and ids become parts
+of filters. They raise Malformed, a ValueError, for an invalid value.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from omnigraph.storage.layout import table_folder
 RECOVERY_ACTOR = "omnigraph:recovery"
 MAIN = "main"
 RESET = "reset"
-"""The kind of the record that starts an incarnation at a commit of the past (`branch/reset.py`)."""
+"""The kind of the record that starts an incarnation at an earlier commit (`branch/reset.py`)."""
 
 
 @dataclass(frozen=True)
 class Pin:
-    """One published version of one table lifetime: which table, on which fork of it, at which version."""
+    """The published version of one table: table, incarnation, fork, version."""
 
     table: str
     incarnation: str
@@ -39,7 +39,7 @@ class Pin:
     version: int
     rows: int | None = field(default=None, compare=False)
     fragments: int | None = field(default=None, compare=False)
-    """What that version holds, noted when it was published, so that a listing need not open every table."""
+    """The counts of that version, recorded at publication, so that a listing does not open every table."""
 
     @property
     def path(self) -> str:
@@ -55,7 +55,7 @@ class Pin:
         return Pin(self.table, self.incarnation, self.fork, version)
 
     def owned_by(self, incarnation: str, *, is_main: bool) -> bool:
-        """Whether a writer of this branch may move the table in place; otherwise it forks the table first."""
+        """Whether a writer of this branch may write the table in place; otherwise it forks the table first."""
         return is_main if self.fork is None else self.fork.startswith(f"{incarnation}-")
 
     def to_json(self) -> list[Any]:
@@ -76,7 +76,7 @@ class Pin:
 
 
 Delta = Mapping[str, Pin | None]
-"""What a commit changed: a new pin per table, or None for a table whose lifetime ended (a tombstone)."""
+"""The changes of a commit: a new pin per table, or None for a dropped table (a tombstone)."""
 
 
 def delta_to_json(delta: Delta) -> dict[str, Any]:
@@ -95,11 +95,11 @@ def apply_delta(pins: Mapping[str, Pin], delta: Delta) -> dict[str, Pin]:
 
 @dataclass(frozen=True)
 class Record:
-    """What one decided epoch of one branch incarnation did: a graph commit, or an abort that changed nothing.
+    """The record of one decided epoch of one branch incarnation: a graph commit, or an abort without changes.
 
-    `commit` is None for an abort without effects. `delta` is what changed. `snapshot`, on some records, holds every
-    pin, so that a look into the past needs to go back no further than here; `depth` counts the commits since the
-    last such record.
+    `commit` is None for an abort without effects. `delta` has the changes. `snapshot`, on some records, has every pin,
+    so that a read of an older state goes back no further than here; `depth` counts the commits since the last such
+    record.
     """
 
     branch: str
@@ -121,20 +121,20 @@ class Record:
     summary: Mapping[str, Any] | None = None
     based_on: int = 0
     checksums: str = ""
-    """Of the files that it made (`storage/files/checksums.py`)."""
+    """The checksums of its new files (`storage/files/checksums.py`)."""
     checksum_row: str | None = None
-    """The row of the manifest that holds those of many files."""
+    """The row of the manifest with the checksums of many files."""
 
     @property
     def is_rolled_forward(self) -> bool:
-        """Whether another process published it for its owner; what it refers to was synced by that process."""
+        """Whether another process published it for its writer; that process synced the files."""
         return (self.recovery or {}).get("outcome") == "rolled_forward"
 
     @property
     def starts_incarnation(self) -> bool:
-        """Whether its incarnation begins here: its parent, if it has one, belongs to another one, but for the second
-        record of main. Epochs of a new branch begin with 1; those of an incarnation that a reset makes go on from the
-        one that it replaces.
+        """Whether this is the first record of its incarnation: its parent, if any, belongs to another incarnation,
+        except for the second record of main. Epochs of a new branch begin with 1; after a reset, epochs continue those
+        of the replaced incarnation.
         """
         return self.epoch <= 1 or self.kind == RESET
 
@@ -151,7 +151,7 @@ class Record:
 
     @cached_property
     def _json(self) -> dict[str, Any]:
-        # A head is written with every commit of its branch, and its records do not change meanwhile.
+        # Cached: a head is written with every commit of its branch, and its records do not change.
         body: dict[str, Any] = {
             "b": self.branch,
             "i": self.incarnation,
@@ -204,7 +204,7 @@ class Record:
 
     @staticmethod
     def loads(text: str | None) -> Record:
-        """The record of a row of the manifest; HostileOrDamagedManifest if it is none."""
+        """The record in a row of the manifest. Raises HostileOrDamagedManifest if it is not one."""
         with form.reading("a commit record"):
             return Record.from_json(orjson.loads(form.text(text)))
 
@@ -250,7 +250,7 @@ class Head:
 
     @staticmethod
     def from_json(branch: str, body: Mapping[str, Any], *, version: int) -> Head:
-        """Malformed, or another ValueError, KeyError or TypeError, if it is not the value of a head."""
+        """Parse a head. Raises Malformed, or another ValueError, KeyError or TypeError, for an invalid value."""
         made_from = body.get("from")
         return Head(
             branch=form.branch(branch),
@@ -273,7 +273,7 @@ class Head:
 
     @staticmethod
     def loads(branch: str, text: str, *, version: int) -> Head:
-        """As `from_json`. Heads that an older program wrote have no checksum."""
+        """Like `from_json`. Heads that an older program wrote have no checksum."""
         require_sum(text)
         return Head.from_json(branch, orjson.loads(text), version=version)
 
@@ -282,17 +282,17 @@ _SUM = ',"crc":'
 
 
 def with_sum(body: Mapping[str, Any]) -> str:
-    """A value of the manifest's config: JSON that ends in the CRC-32 of what stands before it. A bit that changed on a
-    disk would else publish another state.
+    """A value of the manifest's config: JSON that ends in the CRC-32 of the text before it. Otherwise a flipped bit on
+    a disk would publish another state.
     """
     text = orjson.dumps(body)
     return f"{text[:-1].decode()}{_SUM}{zlib.crc32(text)}}}"
 
 
 def require_sum(text: str, *, is_optional: bool = True) -> None:
-    """Malformed if the value does not end in its checksum. `is_optional`: a value without any is accepted."""
-    before, found, crc = text.rpartition(_SUM)
-    if not (found and crc.rstrip("}").isdigit()):
+    """Raise Malformed if the value does not end in its checksum. `is_optional`: accept a value without one."""
+    before, separator, crc = text.rpartition(_SUM)
+    if not (separator and crc.rstrip("}").isdigit()):
         if not is_optional:
             raise form.Malformed("it has no checksum")
     elif zlib.crc32(f"{before}}}".encode()) != int(crc.rstrip("}")):

@@ -1,7 +1,7 @@
-"""Rows of the table `__manifest`: their shape, how each kind is built, how their bodies are read.
+"""Rows of the table `__manifest`: their schema, how each kind is built, how their bodies are read.
 
 A row has an `object_id`, which is unique among objects: a row that was appended twice is the same object, and readers
-take it once. `body` is a JSON value.
+use it once. `body` is a JSON value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
 FORMAT = 3
-"""The format of a new graph; what an older graph is brought to before it is written."""
+"""The format of a new graph; an older graph is migrated to it before the first write."""
 FORMAT_PACKED = FORMAT_MAX = 4
 """The format of a graph with packed heads (`storage/manifest/packed_heads.py`): the newest that this program knows."""
 FORMAT_KEY = "omnigraph:internal_schema_version"
@@ -81,7 +81,7 @@ def manifest_rows(rows: list[tuple[Any, ...]]) -> pa.Table:
 def bodies_of(table: LanceDataset, where: str) -> dict[str, dict[str, Any]]:
     """The bodies of these rows of one version of the manifest, by `object_id`."""
     with lance_api.reading("reading the manifest", decodes=True):
-        found = table.to_table(columns=["object_id", "body"], filter=where)
-    by_id = dict(zip(found["object_id"].to_pylist(), found["body"].to_pylist(), strict=True))
+        rows = table.to_table(columns=["object_id", "body"], filter=where)
+    by_id = dict(zip(rows["object_id"].to_pylist(), rows["body"].to_pylist(), strict=True))
     with form.reading("a row of the manifest"):
         return {key: dict(form.mapping(orjson.loads(form.text(body)))) for key, body in by_id.items()}

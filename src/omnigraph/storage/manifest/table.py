@@ -1,13 +1,13 @@
-"""The authority: the table `__manifest`, its branch heads in config, its records as rows.
+"""The manifest: the table `__manifest`, with branch heads in its config and records as rows.
 
-* `head:<branch>` in the table's config is the whole state of a branch and the only thing whose change makes anything
-  visible. It moves by `swap`: a real compare-and-swap of one key, about a millisecond at any depth of history.
-* Rows are what is rarely read: records of decided epochs that have left the head's `recent` list, and accepted schemas.
-  They are appended before a head relies on them, so a crash leaves at most rows that nobody refers to; readers drop
-  duplicates by `object_id`.
-* `refs` is rewritten by everything that creates or deletes a branch, so that these exclude each other.
+* `head:<branch>` in the table's config is the whole state of a branch; only a change of it makes anything visible. It
+  changes by `swap`: a compare-and-swap of one key, about a millisecond at any depth of history.
+* Rows hold what is rarely read: records of decided epochs that have left the head's `recent` list, and accepted
+  schemas. They are appended before a head relies on them, so a crash leaves at most rows without a reference; readers
+  drop duplicates by `object_id`.
+* `refs` is rewritten by every operation that creates or deletes a branch, so that these exclude each other.
 
-Never done here: restore, tag, overwrite, or a replacement of the whole config.
+This module never restores, tags or overwrites the table, and never replaces the whole config.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from omnigraph.storage.files.checksums import Packed, merge, read_packed
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.commit_links import CommitLinks, EpochSpan
-from omnigraph.storage.manifest.config import HEAD, REFS, ROW_IDS_KEY, SWAP_MOST_S, SwapLost, swap_config
+from omnigraph.storage.manifest.config import HEAD, REFS, ROW_IDS_KEY, SWAP_MAX_S, SwapLost, swap_config
 from omnigraph.storage.manifest.head_packs import tombstone
 from omnigraph.storage.manifest.heads import Heads
 from omnigraph.storage.manifest.pins import pins_of, pins_of_many
@@ -63,16 +63,16 @@ __all__ = [
 ]
 
 RECENT_MAX = 24
-"""How many records ride in a head before they are folded into rows."""
+"""How many records a head holds before they are appended as rows."""
 FULL_EVERY = 32
-"""How many commits at the most a snapshot of the past looks back through."""
+"""How many commits a read of an older snapshot goes back at most."""
 FRAGMENTS_MAX = 24
 SNAPSHOTS_MAX = 256
-"""How many snapshots of the past are remembered, at least."""
+"""How many older snapshots are cached, at least."""
 IDS_MAX = 500
-"""How many commits one question to the rows names."""
+"""How many commits one query of the rows names."""
 SPANS_MAX = 64
-"""How many spans of epochs one question to the rows names."""
+"""How many spans of epochs one query of the rows names."""
 _OPENINGS = 2
 
 
@@ -81,12 +81,12 @@ def _where(span: EpochSpan) -> str:
 
 
 class Manifest:
-    """One graph's authority, read through one warm handle that threads may share."""
+    """The manifest of one graph, read through one open handle that threads may share."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
         self._table: LanceDataset | None = None
-        self._mended = False
+        self._is_cleared = False
         self.reader = Heads(location)
         self._schemas: dict[str, Schema] = {}
         self._bodies: dict[str, dict[str, Any]] = {}
@@ -96,24 +96,26 @@ class Manifest:
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def table(self) -> LanceDataset:
-        """The newest readable version. Cheap: a warm handle asks only whether there is a newer one.
+        """The newest readable version. Cheap: an open handle only checks for a newer version.
 
-        A handle that was given out never moves: its config and its version belong together, also when another thread
-        asks at the same time. A swap relies on that.
+        A returned handle never changes: its config and its version belong together, also when other threads call this
+        at the same time. A swap relies on that.
         """
-        known = self._table
-        if known is None:
-            known = self._table = self._open()
-            return known
+        handle = self._table
+        if handle is None:
+            handle = self._table = self._open()
+            return handle
         try:
             with lance_api.reading("looking for versions of the manifest"):
-                newest = lance_api.newest_version(self.location, known)
-                if newest != known.version:
-                    moved = known.checkout_version(newest)
-                    known = self._table = lance_api.with_own_bases(self.location, self.location.manifest_uri, moved)
+                newest = lance_api.newest_version(self.location, handle)
+                if newest != handle.version:
+                    checked_out = handle.checkout_version(newest)
+                    handle = self._table = lance_api.with_own_bases(
+                        self.location, self.location.manifest_uri, checked_out
+                    )
         except (StorageError, ValueError):
-            known = self._table = self._open()
-        return known
+            handle = self._table = self._open()
+        return handle
 
     def _open(self) -> LanceDataset:
         nofollow.require_layout(self.location)
@@ -133,23 +135,23 @@ class Manifest:
         return self.format_of(self.table())
 
     def format_of(self, table: LanceDataset) -> int:
-        """The same of one version of the manifest."""
+        """The format of one version of the manifest."""
         return self.reader.format_of(table)
 
     def known_format(self) -> int:
-        """That of the version that was looked at last."""
-        known = self.reader.last_read
-        return self.format() if known is None else known[0]
+        """The format of the version that was read last."""
+        last_read = self.reader.last_read
+        return self.format() if last_read is None else last_read[0]
 
     def known_refs(self) -> str | None:
-        """`refs` of the version that was looked at last: that of a head that was just read, or a newer one."""
-        known = self.reader.last_read
-        return None if known is None else known[1].get(REFS, "")
+        """`refs` of the version that was read last: that of a head that was just read, or a newer one."""
+        last_read = self.reader.last_read
+        return None if last_read is None else last_read[1].get(REFS, "")
 
     def known_loose(self) -> int:
-        """How many keys of heads the version has that was looked at last."""
-        known = self.reader.last_read
-        return 0 if known is None else sum(key.startswith(HEAD) for key in known[1])
+        """The number of loose heads in the version that was read last."""
+        last_read = self.reader.last_read
+        return 0 if last_read is None else sum(key.startswith(HEAD) for key in last_read[1])
 
     def settings(self) -> tuple[int, Mapping[str, str]]:
         """(version, config) of the newest version."""
@@ -157,16 +159,16 @@ class Manifest:
         return int(table.version), self.reader.config_of(table)
 
     def require_writable(self) -> int:
-        """The format of the graph, which is one that this program may write, perhaps after a migration."""
+        """The format of the graph. Raises NewerFormat unless this program may write it, perhaps after a migration."""
         nofollow.require_layout(self.location)
-        found = self.format()
-        if found > FORMAT_MAX:
-            raise NewerFormat(found=found, known=FORMAT_MAX)
-        if not self._mended:
+        generation = self.format()
+        if generation > FORMAT_MAX:
+            raise NewerFormat(found=generation, known=FORMAT_MAX)
+        if not self._is_cleared:
             require_conditional(self.location)
             truncated_versions.move_aside(self.location, self.location.manifest_uri, above=self.table().version)
-            self._mended = True
-        return found
+            self._is_cleared = True
+        return generation
 
     def stable_row_ids(self) -> bool:
         return bool(self.reader.config_of(self.table()).get(ROW_IDS_KEY, "stable") == "stable")
@@ -175,8 +177,8 @@ class Manifest:
         return dict(self.reader.all_of(self.table()))
 
     def live_pins(self) -> set[Pin]:
-        """Versions that no cleanup removes as long as the branches are as they are now: what the newest heads pin by
-        themselves, and what they were made from as far as that is known without a question to the rows.
+        """Versions that no cleanup removes while the branches are unchanged: the pins of the newest heads, and those of
+        their base commits as far as they are cached.
         """
         heads = self.heads().values()
         pins = {pin for head in heads for pin in head.pins.values() if pin is not None}
@@ -193,17 +195,17 @@ class Manifest:
         return self.reader.find(self.table(), branch)
 
     def head(self, branch: str) -> Head:
-        found = self.find(branch)
-        if found is None:
+        head = self.find(branch)
+        if head is None:
             raise BranchNotFound(branch=branch, uri=self.location.uri)
-        return found
+        return head
 
     def older_heads(self, table: LanceDataset) -> dict[str, Head]:
         """The heads of a graph of an older generation, from its rows."""
         return self.reader.older(table)
 
     def head_at(self, branch: str, version: int) -> Head | None:
-        """What an older version of the manifest held, as long as it exists."""
+        """The head of a branch in an older version of the manifest; None if that version no longer exists."""
         try:
             table = lance_api.open_table(self.location, self.location.manifest_uri, version=version)
         except lance_api.TableMissing:
@@ -211,15 +213,15 @@ class Manifest:
         return self.reader.apart().find(table, branch)
 
     def pins(self, head: Head) -> dict[str, Pin]:
-        """All pins of a branch: the difference that its head holds, over the snapshot of its base."""
-        below = {} if head.base is None else self.pins_at(head.base)
-        return apply_delta(below, head.pins)
+        """All pins of a branch: the pins of its base commit, with the differences of its head applied."""
+        base_pins = {} if head.base is None else self.pins_at(head.base)
+        return apply_delta(base_pins, head.pins)
 
     def pins_at(self, commit: str) -> dict[str, Pin]:
-        """The pins of any commit, from the nearest full record below it and the differences since."""
-        known = self._pins.get(commit)
-        if known is not None:
-            return known
+        """The pins of any commit, from the nearest older record with a full snapshot and the differences since."""
+        cached = self._pins.get(commit)
+        if cached is not None:
+            return cached
         pins = pins_of(self, commit, look_back=2 * FULL_EVERY)
         if len(self._pins) > SNAPSHOTS_MAX and len(self._pins) > len(self.names()):
             self._pins.clear()
@@ -227,7 +229,7 @@ class Manifest:
         return pins
 
     def preload(self, heads: Iterable[Head]) -> None:
-        """Read what `pins` of all these heads rests on, with a few questions instead of some per branch."""
+        """Read the base commits of all these heads for `pins`, with a few queries instead of some per branch."""
         commits = {head.base for head in heads if head.base is not None}
         self._pins.update(self.pins_of_commits(commits - self._pins.keys()))
 
@@ -236,23 +238,23 @@ class Manifest:
         return pins_of_many(self, commits, look_back=2 * FULL_EVERY)
 
     def record(self, commit: str) -> Record:
-        known = self._recent().of_commit(commit)
-        if known is not None:
-            return known
-        found = self._records(f"object_id = {quote('commit:' + commit)}")
-        if not found:
+        recent = self._recent().of_commit(commit)
+        if recent is not None:
+            return recent
+        records = self._records(f"object_id = {quote('commit:' + commit)}")
+        if not records:
             raise CommitNotFound(commit=commit)
-        return found[0]
+        return records[0]
 
     def records(self, incarnation: str, first: int, last: int) -> list[Record]:
         """Records of one branch incarnation, epochs first..last, oldest first, each once."""
-        found = self._recent().of_epochs(incarnation, first, last)
-        if not all(e in found for e in range(first, last + 1)):
-            found.update({r.epoch: r for r in self._records(_where(EpochSpan(incarnation, first, last)))})
-        return [found[e] for e in sorted(found)]
+        by_epoch = self._recent().of_epochs(incarnation, first, last)
+        if not all(e in by_epoch for e in range(first, last + 1)):
+            by_epoch.update({r.epoch: r for r in self._records(_where(EpochSpan(incarnation, first, last)))})
+        return [by_epoch[e] for e in sorted(by_epoch)]
 
     def records_of_spans(self, spans: Iterable[EpochSpan]) -> dict[EpochSpan, list[Record]]:
-        """`records` of many spans, with a few questions to the rows."""
+        """`records` of many spans, with a few queries of the rows."""
         recent = self._recent()
         by_epoch = {span: recent.of_epochs(span.incarnation, span.first, span.last) for span in spans}
         rest = [span for span, known in by_epoch.items() if len(known) <= span.last - span.first]
@@ -268,36 +270,36 @@ class Manifest:
 
     def records_of(self, commits: Iterable[str]) -> dict[str, Record]:
         """The records of many commits, by commit."""
-        recent, found, rest = self._recent(), dict[str, Record](), list[str]()
+        recent, records, row_commits = self._recent(), dict[str, Record](), list[str]()
         for commit in dict.fromkeys(commits):
-            known = recent.of_commit(commit)
-            if known is None:
-                rest.append(commit)
+            record = recent.of_commit(commit)
+            if record is None:
+                row_commits.append(commit)
             else:
-                found[commit] = known
-        for start in range(0, len(rest), IDS_MAX):
-            ids = ", ".join(quote(f"commit:{commit}") for commit in rest[start : start + IDS_MAX])
-            found.update({r.commit: r for r in self._records(f"object_id IN ({ids})") if r.commit})
-        missing = next((commit for commit in rest if commit not in found), None)
+                records[commit] = record
+        for start in range(0, len(row_commits), IDS_MAX):
+            ids = ", ".join(quote(f"commit:{commit}") for commit in row_commits[start : start + IDS_MAX])
+            records.update({r.commit: r for r in self._records(f"object_id IN ({ids})") if r.commit})
+        missing = next((commit for commit in row_commits if commit not in records), None)
         if missing is not None:
             raise CommitNotFound(commit=missing)
-        return found
+        return records
 
     def outcome(self, incarnation: str, epoch: int) -> Record | None:
-        """How one epoch was decided, as far as it is known to be; None means undecided or unknown, never aborted."""
-        found = self.records(incarnation, epoch, epoch)
-        return found[0] if found else None
+        """The record of an epoch; None means undecided or unknown, never aborted."""
+        records = self.records(incarnation, epoch, epoch)
+        return records[0] if records else None
 
     def operation(self, incarnation: str, operation_id: str) -> Record | None:
-        """The commit of a client's own operation id on this branch, if there was one."""
-        known = self._recent().of_operation(incarnation, operation_id)
-        if known is not None:
-            return known
-        found = self._records(f"name = {quote(operation_id)} AND inc = {quote(incarnation)}")
-        return found[0] if found else None
+        """The commit with a client's operation id on this branch, if there is one."""
+        recent = self._recent().of_operation(incarnation, operation_id)
+        if recent is not None:
+            return recent
+        records = self._records(f"name = {quote(operation_id)} AND inc = {quote(incarnation)}")
+        return records[0] if records else None
 
     def checksums(self, record: Record) -> Packed:
-        """Those of a record, wherever they are."""
+        """The checksums of a record, from the record or from its row."""
         if record.checksum_row is None:
             return record.checksums
         rows = self._rows(f"object_id = {quote(record.checksum_row)}")
@@ -307,21 +309,21 @@ class Manifest:
         return schema_id in self._schemas or bool(self._rows(f"object_id = {quote('schema:' + schema_id)}"))
 
     def schema(self, schema_id: str) -> Schema:
-        known = self._schemas.get(schema_id)
-        if known is None:
-            known = self._schemas[schema_id] = schema_from_json(self.schema_body(schema_id))
-        return known
+        cached = self._schemas.get(schema_id)
+        if cached is None:
+            cached = self._schemas[schema_id] = schema_from_json(self.schema_body(schema_id))
+        return cached
 
     def schema_body(self, schema_id: str) -> dict[str, Any]:
-        """An accepted schema as it is stored: enough for a listing, and much cheaper than the whole model."""
-        known = self._bodies.get(schema_id)
-        if known is None:
+        """An accepted schema as it is stored: enough for a listing, and much cheaper than the parsed model."""
+        body = self._bodies.get(schema_id)
+        if body is None:
             rows = self._rows(f"object_id = {quote('schema:' + schema_id)}")
             if not rows:
                 raise NotAGraph(uri=self.location.uri, detail=f"the accepted schema {schema_id} is missing.")
             with form.reading(f"the schema {schema_id}"):
-                known = self._bodies[schema_id] = require_types(rows[0])
-        return known
+                body = self._bodies[schema_id] = require_types(rows[0])
+        return body
 
     def _records(self, where: str) -> list[Record]:
         with form.reading("a commit record"):
@@ -334,9 +336,10 @@ class Manifest:
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def swap(self, old: Head, new: Head | None, *, more: Mapping[str, str | None] | None = None) -> Head | None:
-        """Move one head from exactly what was read to `new` (None deletes the branch); SwapLost if that can't be known.
+        """Compare-and-swap one head from `old` to `new` (None deletes the branch). Raises SwapLost if that fails or if
+        the result is unknown.
 
-        By URI, not through the warm handle: a handle would go on from a version that has been collected.
+        Commits by URI, not with the open handle: a handle would accept a base version that was collected.
         """
         value = self._deleted(old) if new is None else new.dumps()
         version = self.update({HEAD + old.branch: value, **(more or {})}, read_version=old.version)
@@ -347,7 +350,7 @@ class Manifest:
         return replace(new, version=version)
 
     def _deleted(self, old: Head) -> str | None:
-        """What makes a branch deleted: a tombstone where heads may be packed, the removal of its key elsewhere."""
+        """The value that deletes a branch: a tombstone where heads may be packed, else None, which removes the key."""
         return tombstone(old.incarnation) if self.format() >= FORMAT_PACKED else None
 
     def update(
@@ -356,16 +359,16 @@ class Manifest:
         *,
         read_version: int,
         format_stamp: int | None = None,
-        timeout_s: float = SWAP_MOST_S,
+        timeout_s: float = SWAP_MAX_S,
     ) -> int:
-        """One compare-and-swap of config keys against `read_version`; the version that holds them.
+        """One compare-and-swap of config keys against `read_version`; returns the new version.
 
-        A head is what it was while its branch has the same incarnation and epoch, wherever it is stored.
+        A head counts as unchanged while its branch has the same incarnation and epoch, loose or packed.
         """
 
         def is_unchanged(before: LanceDataset, now: LanceDataset) -> bool:
-            one, other = self.reader.apart(), self.reader.apart()
-            return all(one.meaning(before, key) == other.meaning(now, key) for key in updates)
+            old_reader, new_reader = self.reader.apart(), self.reader.apart()
+            return all(old_reader.meaning(before, key) == new_reader.meaning(now, key) for key in updates)
 
         return swap_config(
             self.location,
@@ -377,7 +380,7 @@ class Manifest:
         )
 
     def append_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Rows of any kinds (`manifest_rows`), durable before anything refers to them."""
+        """Append rows of any kind (`manifest_rows`), synced before anything refers to them."""
         if rows:
             self._append(manifest_rows(list(rows)))
 
@@ -385,7 +388,7 @@ class Manifest:
         self.append_rows([record_row(r) for r in records])
 
     def append_checksums(self, packed: Packed) -> str:
-        """Checksums of many files, as a row, because they would make heads large. The id of the row."""
+        """Append the checksums of many files as a row, which keeps heads small; returns the id of the row."""
         row = checksums_row(packed)
         self._append(manifest_rows([row]))
         return str(row[0])
@@ -402,13 +405,13 @@ class Manifest:
         with lance_api.reading("appending records to the manifest"):
             fragments = write_fragments(rows, table, mode="append", storage_options=self.location.lance_options)
             if self.location.is_local:
-                durability.secure_files(uri, [f.to_json() for f in fragments])
+                durability.sync_fragments(uri, [f.to_json() for f in fragments])
             tx = lance_api.transaction(lance_api.operations().Append(fragments), read_version=table.version)
             lance_api.commit(self.location, uri, tx)
 
     def fold(self, *, more_than: int = FRAGMENTS_MAX) -> tuple[int, int]:
-        """Merge the small fragments that appended records leave behind, once there are many. Rows stay what they
-        are. How many fragments went, and how many came.
+        """Compact the small fragments of appended records, once there are many. Rows do not change. Returns how many
+        fragments were removed and how many were added.
         """
         from omnigraph.storage.lance.fold import fold_work
 
@@ -418,14 +421,14 @@ class Manifest:
         if work is None:
             return 0, 0
         try:
-            done = lance_api.commit(self.location, self.location.manifest_uri, work.commit_on(table))
+            folded = lance_api.commit(self.location, self.location.manifest_uri, work.commit_on(table))
         except (OSError, ValueError, RuntimeError, StorageError):
-            return 0, 0  # a writer of another branch folds at the same moment: its result is as good
-        kept = {f.fragment_id for f in table.get_fragments()} & {f.fragment_id for f in done.get_fragments()}
-        return before - len(kept), len(done.get_fragments()) - len(kept)
+            return 0, 0  # a writer of another branch compacts at the same time: its result is equivalent
+        kept = {f.fragment_id for f in table.get_fragments()} & {f.fragment_id for f in folded.get_fragments()}
+        return before - len(kept), len(folded.get_fragments()) - len(kept)
 
     def unset(self, keys: Iterable[str]) -> None:
-        """Remove settings from the manifest's config that are none of ours."""
+        """Remove foreign settings from the manifest's config."""
         table = self.table()
         self.update(dict.fromkeys(keys), read_version=table.version)
 

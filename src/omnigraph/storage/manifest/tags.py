@@ -3,7 +3,7 @@
     tag:<name>   {"commit", "at", "nonce", "by"?, "message"?, "crc"}
 
 A tag never moves. It is set and deleted together with `refs` (`branch/tags.py`), and cleanup keeps every version that
-its commit pins. Not to be confused with the tags of Lance, which name one version of one table.
+its commit pins. Lance's own tags are something else: they name one version of one table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TAG = "tag:"
 
 @dataclass(frozen=True)
 class Tag:
-    """`nonce` tells two creations of the same name apart."""
+    """One tag. `nonce` distinguishes two creations of the same name."""
 
     name: str
     commit: str

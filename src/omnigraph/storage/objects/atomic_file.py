@@ -1,7 +1,7 @@
 """A file that appears under its name when it is complete: written beside, synced, and moved into place.
 
-What is being written has a name that nobody can foresee, is created exclusively without following links, and belongs to
-its owner alone: in a folder that others may write to, nobody can put a link or a file of theirs in its way. When it is
+The temporary file has an unpredictable name, is created exclusively without following links, and is readable by its
+owner only: in a folder that others may write to, no other user can put a link or a file in its place. When it is
 moved into place it gets the permissions of the file that it replaces, or those of the process's umask; a private file
 stays its owner's. A link under the name itself is replaced and not followed.
 

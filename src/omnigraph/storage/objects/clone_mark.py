@@ -1,8 +1,8 @@
-"""The mark of a clone in the making: `__clone/source.json`, from before its first file until after its last one.
+"""The mark of an unfinished clone: `__clone/source.json`, from before its first file until after its last one.
 
-An address with a mark and without a manifest is no graph yet: opening it and `init` refuse it with CloneUnfinished, and
-a clone of the same source goes on there. A clone renews its mark, so that a second one, which would write other files
-to the same address, is refused while the first is at work: it goes on only where the first has failed, is known to be
+An address with a mark and without a manifest is not a graph yet: `open` and `init` refuse it with CloneUnfinished, and
+a clone of the same source continues there. A clone renews its mark, so that a second clone, which would write other
+files to the same address, is refused while the first is running: it continues only if the first has failed, is provably
 gone, or has not renewed its mark for ALIVE_S by the store's clock.
 """
 
@@ -19,8 +19,8 @@ from omnigraph.storage.objects.json_objects import Control, store_time_s
 
 ALIVE_S, RENEWED_EVERY_S = 600.0, 60.0
 _NAME = "source.json"
-_at_work: set[str] = set()
-"""Addresses that this process makes clones at."""
+_active: set[str] = set()
+"""Addresses to which this process is cloning."""
 
 
 def unfinished(location: Location) -> CloneUnfinished | None:
@@ -31,7 +31,7 @@ def unfinished(location: Location) -> CloneUnfinished | None:
 
 def _read(location: Location) -> dict[str, Any] | None:
     control = Control(location, CLONE)
-    if not any(note.name == _NAME for note in control.notes()):  # looking makes no folder
+    if not any(note.name == _NAME for note in control.notes()):  # listing creates no folder
         return None
     return control.read(_NAME)
 
@@ -40,16 +40,16 @@ def _read(location: Location) -> dict[str, Any] | None:
 def marked(
     location: Location, source: str, *, owner: Mapping[str, Any], is_gone: Callable[[Mapping[str, Any] | None], bool]
 ) -> Iterator[None]:
-    """Hold the mark while the block runs. If the block fails it stays, for whoever goes on."""
+    """Hold the mark while the block runs. If the block fails, the mark stays for the next clone."""
     _require_free(location, source, owner, is_gone)
     control = Control(location, CLONE)
     body = {"source": source, "owner": dict(owner)}
     control.put(_NAME, body)
-    _at_work.add(location.uri)
-    done = threading.Event()
+    _active.add(location.uri)
+    stopped = threading.Event()
 
     def renewing() -> None:
-        while not done.wait(RENEWED_EVERY_S):
+        while not stopped.wait(RENEWED_EVERY_S):
             with suppress(StorageError):  # the next renewal comes in time
                 control.put(_NAME, body)
 
@@ -58,15 +58,15 @@ def marked(
     try:
         yield
     except BaseException:
-        done.set()
+        stopped.set()
         thread.join()
-        _at_work.discard(location.uri)
-        with suppress(StorageError):  # then the next one waits until it is old
+        _active.discard(location.uri)
+        with suppress(StorageError):  # then the next clone waits until the mark is old
             control.put(_NAME, {"source": source})
         raise
-    done.set()
+    stopped.set()
     thread.join()
-    _at_work.discard(location.uri)
+    _active.discard(location.uri)
     control.delete([_NAME])
 
 
@@ -82,7 +82,7 @@ def _require_free(
     if mark.get("source") != source:
         raise CloneUnfinished(uri=location.uri, source=mark.get("source", "?"), detail="")
     holder = mark.get("owner")
-    if holder is None or is_gone(holder) or (holder == dict(owner) and location.uri not in _at_work):
+    if holder is None or is_gone(holder) or (holder == dict(owner) and location.uri not in _active):
         return
     if store_time_s(location) - Control(location, CLONE).modified_s(_NAME) < ALIVE_S:
         raise CloneUnfinished(uri=location.uri, source=source, detail=": another process is at work on it")

@@ -1,18 +1,18 @@
-"""Whether a store can decide who of two writers was first.
+"""Whether a store supports create-only puts.
 
-Every commit, of Lance and of ours, ends in a put that must fail if the object exists: `If-None-Match: *` on S3, a hard
-link on a local disk. A store that ignores the condition answers both writers with success, and one of two acknowledged
-writes is lost without a trace. So it is asked, with an object that nobody else can name:
+Every commit, of Lance and of omnigraph, ends in a put that must fail if the object exists: `If-None-Match: *` on S3, a
+hard link on a local disk. A store that ignores the condition returns success to both writers, and one of two
+acknowledged writes is lost silently. So the store is probed with a uniquely named object:
 
 1. create the probe
 2. create it again: this must be refused
 3. delete it
 
-A second success is believed only when it happens again with another probe: a process that was stopped for a minute
-between 1 and 2 may have lost its probe to a cleanup. On S3 this takes three requests, once per process and graph, at
-`init` or before the first write; readers never ask. On a local disk `init` and `clone` ask, and who failed to create an
-object: the graph may have been copied to another file system. A crash leaves a probe in `__cleanup`, which the next
-cleanup removes.
+A second success counts only if it happens again with another probe: a cleanup may have removed the probe of a process
+that was stopped for a minute between 1 and 2. On S3 this takes three requests, once per process and graph, at `init` or
+before the first write; readers never probe. On a local disk `init` and `clone` probe, and a writer that failed to
+create an object: the graph may have been copied to another file system. A crash leaves a probe in `__cleanup`, which
+the next cleanup removes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from omnigraph.storage.objects.json_objects import PROBE
 _PROBES = 2
 _NO_LINKS = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
 _conditional: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
-"""Address and options of the graphs whose store has been asked by this process."""
+"""Address and options of the graphs whose store this process has probed."""
 
 
 def require_conditional(location: Location) -> None:
-    """UnsupportedStore if the object store ignores create-only puts. Asks once per process; never on a local disk."""
+    """Raise UnsupportedStore if the object store ignores create-only puts. Probes once per process, never on a disk."""
     key = (location.uri, tuple(sorted(location.options.items())))
     if location.is_local or key in _conditional:
         return
@@ -51,7 +51,7 @@ def _refuses_second_put(location: Location) -> bool:
     store = open_store(location, CLEANUP)
     name = f"{PROBE}{secrets.token_hex(6)}"
     try:
-        # The first is refused only where the answer to it was lost and the client has sent it again.
+        # The first put is refused only if its response was lost and the client repeated it.
         for _ in range(2):
             obstore.put(store, name, b"{}", mode="create")
     except AlreadyExistsError:
@@ -66,13 +66,13 @@ def _refuses_second_put(location: Location) -> bool:
     return False
 
 
-def _unsupported(location: Location, seen: str) -> UnsupportedStore:
-    detail = f"{seen}, so that one of two writers who commit at once would be lost."
+def _unsupported(location: Location, observation: str) -> UnsupportedStore:
+    detail = f"{observation}, so that one of two writers who commit at once would be lost."
     return UnsupportedStore(uri=location.uri, detail=detail, missing="create_only_put")
 
 
 def require_hard_links(location: Location) -> None:
-    """UnsupportedStore if the file system of a local graph has no hard links."""
+    """Raise UnsupportedStore if the file system of a local graph has no hard links."""
     folder = location.join(CLEANUP)
     try:
         os.makedirs(folder, exist_ok=True)
@@ -81,7 +81,7 @@ def require_hard_links(location: Location) -> None:
     except OSError as error:
         raise StorageError(doing=f"creating {folder}", detail=str(error)) from error
     finally:
-        with suppress(OSError):  # another one creates a graph at the same address
+        with suppress(OSError):  # another process creates a graph at the same address
             os.rmdir(folder)
 
 

@@ -1,7 +1,7 @@
-"""Small control objects under `__recovery`, through one object store interface for local disks and S3.
+"""Small control objects under `__recovery`, with one object store interface for local disks and S3.
 
-`create` is create-only and knows whether it was this call that created the object, even when the store's answer was
-lost: every object carries a nonce, and "already exists" with one's own nonce means that it is one's own.
+`create` is create-only and returns whether this call created the object, even if the store's response was lost: every
+object carries a nonce, and "already exists" with the caller's own nonce means that this call created it.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ class ControlObjects:
         return self._opened
 
     def create(self, name: str, body: dict[str, Any]) -> bool:
-        """Create `name` unless it exists. True if it is ours afterwards; `body` must carry a `nonce` of our own."""
+        """Create `name` unless it exists. True if this call created it; `body` must carry a unique `nonce`."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError
 
         self._require_no_link(name)
-        for turn in range(CREATE_TRIES_MAX):
+        for attempt in range(CREATE_TRIES_MAX):
             try:
                 obstore.put(self._store, name, orjson.dumps(body), mode="create")
                 return True
             except (AlreadyExistsError, BaseError, OSError) as error:
-                found = self.read(name)
-                if found is not None:
-                    return bool(found.get("nonce") == body["nonce"])
+                existing = self.read(name)
+                if existing is not None:
+                    return bool(existing.get("nonce") == body["nonce"])
                 if isinstance(error, AlreadyExistsError):
-                    return False  # it was another's, and has been swept since: its epoch is decided
-                # A slow local put can lose its half-made file, or its folder, to another process's sweep.
-                if not _is_missing(error) or turn == CREATE_TRIES_MAX - 1:
+                    return False  # another writer's object, swept since: its epoch is decided
+                # The sweep of another process can remove the temporary file, or the folder, of a slow local put.
+                if not _is_missing(error) or attempt == CREATE_TRIES_MAX - 1:
                     self._require_hard_links()
                     raise StorageError(doing=f"creating {RECOVERY}/{name}", detail=str(error)) from error
         raise AssertionError("unreachable")
@@ -75,11 +75,11 @@ class ControlObjects:
         import obstore
 
         self._require_no_link(name)
-        with _reported(f"writing {RECOVERY}/{name}"):
+        with _store_errors(f"writing {RECOVERY}/{name}"):
             obstore.put(self._store, name, orjson.dumps(body), mode="overwrite")
 
     def _require_hard_links(self) -> None:
-        """UnsupportedStore if a put failed because the graph was copied to a file system that has none."""
+        """Raise UnsupportedStore if a put failed because the graph was copied to a file system that has none."""
         from omnigraph.storage.objects.conditional_put import require_hard_links
 
         if self._location.is_local:
@@ -88,18 +88,18 @@ class ControlObjects:
     def _require_no_link(self, name: str) -> None:
         nofollow.require_path(self._location, f"{RECOVERY}/{name}")
 
-    def secure(self, names: Iterable[str]) -> None:
-        """Make objects safe from a power loss. Few need it: most can be lost without a trace."""
+    def sync(self, names: Iterable[str]) -> None:
+        """Sync objects. Only a few need it: most may be lost in a power loss."""
         if self._root is not None:
             durability.sync_files([os.path.join(self._root, name) for name in names])
             durability.sync_folder(os.path.dirname(self._root))
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """The object's JSON; None if it does not exist; {} if it can't be understood (torn by a crash, foreign)."""
+        """The object's JSON; None if it does not exist; {} if it is not a JSON object (truncated, or foreign)."""
         import obstore
 
         self._require_no_link(name)
-        with _reported(f"reading {RECOVERY}/{name}"):
+        with _store_errors(f"reading {RECOVERY}/{name}"):
             try:
                 raw = bytes(obstore.get(self._store, name).bytes())
             except FileNotFoundError:
@@ -112,29 +112,29 @@ class ControlObjects:
 
     def entries(self, folder: str = "") -> list[Entry]:
         if self._root is not None:
-            with _reported(f"listing {RECOVERY}"):
+            with _store_errors(f"listing {RECOVERY}"):
                 return self._list_local(folder)
         import obstore
 
-        with _reported(f"listing {RECOVERY}"):
-            found = obstore.list(self._store, folder or None).collect()
-        return [Entry(o["path"], f"{o['e_tag']}|{o['last_modified']}") for o in found]
+        with _store_errors(f"listing {RECOVERY}"):
+            objects = obstore.list(self._store, folder or None).collect()
+        return [Entry(o["path"], f"{o['e_tag']}|{o['last_modified']}") for o in objects]
 
     def _list_local(self, folder: str) -> list[Entry]:
-        # This is ten times cheaper here than the store's own listing, and it is on the path of every waiter.
+        # Ten times cheaper than the store's own listing; every waiting writer calls this.
         prefix = f"{folder}/" if folder else ""
-        found = [
+        entries = [
             Entry(prefix + path, f"{status.st_mtime_ns}|{status.st_ino}|{status.st_size}")
             for path, status in nofollow.files(self._location, f"{RECOVERY}/{folder}", links=[])
         ]
-        return sorted(found, key=lambda e: e.name)
+        return sorted(entries, key=lambda e: e.name)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete what is there; what is gone already is fine."""
+        """Delete these objects; missing ones are ignored."""
         for name in names:
-            with _reported(f"deleting {RECOVERY}/{name}"), suppress(FileNotFoundError):
+            with _store_errors(f"deleting {RECOVERY}/{name}"), suppress(FileNotFoundError):
                 if self._root is not None:
-                    # The store refuses the names of its own half-written files, which a crash leaves behind.
+                    # The store refuses the names of its own temporary files, which a crash leaves.
                     nofollow.unlink(self._location, f"{RECOVERY}/{name}")
                 else:
                     import obstore
@@ -148,11 +148,11 @@ class ControlObjects:
                 self._require_no_link(folder)
                 os.rmdir(os.path.join(self._root, folder))
             except (OSError, StorageError):
-                return  # not empty, or gone already: both are fine, somebody else is at work there
+                return  # not empty, or already removed: another process is active there
 
 
-class _reported:
-    """Turn the store's failures into StorageError; a missing object stays FileNotFoundError for the caller."""
+class _store_errors:
+    """Translate the store's errors into StorageError; a missing object stays FileNotFoundError."""
 
     def __init__(self, doing: str) -> None:
         self._doing = doing
@@ -174,7 +174,7 @@ def _is_missing(error: BaseException) -> bool:
 
 
 def all_exist(location: Location, paths: Iterable[str]) -> bool:
-    """Whether every one of these files, named relative to the graph, is there."""
+    """Whether all of these files, named relative to the graph, exist."""
     if location.is_local:
         return all(os.path.exists(location.join(path)) for path in paths)
     import obstore
@@ -186,10 +186,10 @@ def all_exist(location: Location, paths: Iterable[str]) -> bool:
         folders[folder] = folders.get(folder) or open_store(location, folder)
         names.append((folder, name))
 
-    def exists(place: tuple[str, str]) -> bool:
-        with _reported(f"looking for {place[0]}/{place[1]}"):
+    def exists(folder_and_name: tuple[str, str]) -> bool:
+        with _store_errors(f"looking for {folder_and_name[0]}/{folder_and_name[1]}"):
             try:
-                obstore.head(folders[place[0]], place[1])
+                obstore.head(folders[folder_and_name[0]], folder_and_name[1])
             except FileNotFoundError:
                 return False
         return True
@@ -206,13 +206,13 @@ def open_store(location: Location, folder: str) -> LocalStore | S3Store:
 
 
 def bucket_and_key(location: Location) -> tuple[str, str]:
-    """The bucket of a graph in S3, and the key below which the graph lies."""
+    """The bucket and the key prefix of a graph in S3."""
     bucket, _, prefix = location.uri.removeprefix("s3://").partition("/")
     return bucket, prefix
 
 
 def open_bucket(location: Location, *, prefix: str | None = None) -> S3Store:
-    """The bucket of a graph in S3, or what lies below a prefix of it."""
+    """A store of the bucket of a graph in S3, or of a prefix of it."""
     from obstore.store import S3Store
 
     bucket, _ = bucket_and_key(location)
@@ -225,14 +225,14 @@ def open_bucket(location: Location, *, prefix: str | None = None) -> S3Store:
 
 
 def _local_store(path: str) -> LocalStore:
-    """A store of a folder, which is made if need be. Another process may remove it, empty, while it is being opened."""
+    """A store of a folder, which is created if needed. Another process may remove the empty folder meanwhile."""
     from obstore.exceptions import BaseError
     from obstore.store import LocalStore
 
-    for turn in range(CREATE_TRIES_MAX):
+    for attempt in range(CREATE_TRIES_MAX):
         try:
             return LocalStore(path, mkdir=True)
         except (BaseError, OSError):
-            if turn == CREATE_TRIES_MAX - 1:
+            if attempt == CREATE_TRIES_MAX - 1:
                 raise
     raise AssertionError("unreachable")

@@ -36,19 +36,19 @@ class Folder:
             self._opened = open_store(self.location, "")
         return self._opened
 
-    def files(self, below: str = "") -> dict[str, int]:
+    def files(self, subfolder: str = "") -> dict[str, int]:
         """Every file in the folder, or in one folder of it, however deep, with its size in bytes."""
         if self.location.is_local:
-            with self._failing(below):
-                return dict(self._walk(below))
+            with self._store_errors(subfolder):
+                return dict(self._walk(subfolder))
         import obstore
 
-        with self._failing(below):
-            listed = obstore.list(self._store, below or None).collect()
-        return {str(one["path"]): int(one["size"]) for one in listed}
+        with self._store_errors(subfolder):
+            listed = obstore.list(self._store, subfolder or None).collect()
+        return {str(entry["path"]): int(entry["size"]) for entry in listed}
 
-    def _walk(self, below: str) -> Iterator[tuple[str, int]]:
-        top = self._path(below) if below else self.uri
+    def _walk(self, subfolder: str) -> Iterator[tuple[str, int]]:
+        top = self._path(subfolder) if subfolder else self.uri
         if os.path.lexists(top) and not os.path.isdir(top):
             raise NotADirectoryError(20, "a file is there", top)
         for folder, _, names in os.walk(top):
@@ -58,7 +58,7 @@ class Folder:
 
     def create(self, name: str, body: bytes) -> bool:
         """Write a new file; False if there is one of this name already."""
-        with self._failing(name):
+        with self._store_errors(name):
             if self.location.is_local:
                 os.makedirs(os.path.dirname(self._path(name)), exist_ok=True)
                 try:
@@ -81,8 +81,8 @@ class Folder:
             Path(path).write_bytes(body)
 
     def read(self, name: str) -> bytes | None:
-        """What a file holds; None if there is none."""
-        with self._failing(name):
+        """The content of a file; None if there is none."""
+        with self._store_errors(name):
             try:
                 if self.location.is_local:
                     return Path(self._path(name)).read_bytes()
@@ -98,7 +98,7 @@ class Folder:
 
         `scratch` is a folder in this folder that exists, for files in the making; by default they lie beside.
         """
-        with self._failing(name):
+        with self._store_errors(name):
             if self.location.is_local:
                 partial = self._path(scratch or os.path.dirname(name), f".{uuid.uuid4().hex}.part")
             else:
@@ -121,13 +121,13 @@ class Folder:
         """Make folders in this folder; a bucket has none."""
         if self.location.is_local:
             for name in names:
-                with self._failing(name):
+                with self._store_errors(name):
                     os.makedirs(self._path(name), exist_ok=True)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files; what is gone already is fine."""
+        """Delete files; missing ones are ignored."""
         for name in names:
-            with self._failing(name), suppress(FileNotFoundError):
+            with self._store_errors(name), suppress(FileNotFoundError):
                 if self.location.is_local:
                     os.unlink(self._path(name))
                 else:
@@ -143,7 +143,7 @@ class Folder:
             self.delete(self.files(name))
 
     def drop_empty(self) -> None:
-        """Remove the folders in this folder that hold nothing."""
+        """Remove the empty folders in this folder."""
         if self.location.is_local:
             for folder, _, _ in os.walk(self.uri, topdown=False):
                 if folder != self.uri:
@@ -154,8 +154,8 @@ class Folder:
         return os.path.join(self.uri, *(part for part in parts if part))
 
     @contextmanager
-    def _failing(self, name: str) -> Iterator[None]:
-        """Failures of a disk name the file, failures of a bucket the store."""
+    def _store_errors(self, name: str) -> Iterator[None]:
+        """Translate errors: those of a disk name the file, those of a bucket the store."""
         from obstore.exceptions import BaseError
 
         try:

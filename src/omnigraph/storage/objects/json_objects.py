@@ -1,7 +1,7 @@
 """Small JSON objects of one folder of the graph, and the store's own clock.
 
-Unlike tickets they may be overwritten, and their age counts: `modified_s` is the store's time of the last write, which
-is the same for every process that looks, whatever its own clock says.
+Unlike advisory locks they may be overwritten, and their age counts: `modified_s` is the store's time of the last write,
+which is the same for every process, whatever its own clock shows.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from omnigraph.storage.objects.control_objects import open_store
 
 PUT_TRIES_MAX = 10
 PROBE = "probe-"
-PROBE_MOST_S = 60.0
-"""A probe lives for milliseconds: one that is older was left by a process that died."""
+PROBE_MAX_S = 60.0
+"""A probe exists for milliseconds: an older one was left by a crashed process."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,22 @@ class Control:
         import obstore
 
         raw = orjson.dumps(body)
-        with self._failing("writing", name):
-            for turn in range(1, PUT_TRIES_MAX + 1):
+        with self._store_errors("writing", name):
+            for attempt in range(1, PUT_TRIES_MAX + 1):
                 try:
                     obstore.put(self._store, name, raw, mode="overwrite")
                     return
                 except FileNotFoundError:
-                    # Another process that is done has just removed the empty folder.
+                    # Another process has just removed the empty folder.
                     self._opened = None
-                    if turn == PUT_TRIES_MAX:
+                    if attempt == PUT_TRIES_MAX:
                         raise
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """The object's JSON; None if it is gone; {} if it can't be understood."""
+        """The object's JSON; None if it does not exist; {} if it is not a JSON object."""
         import obstore
 
-        with self._failing("reading", name):
+        with self._store_errors("reading", name):
             try:
                 if self._location.is_local:
                     raw = nofollow.read(self._location, f"{self._folder}/{name}")
@@ -85,20 +85,20 @@ class Control:
         return body if isinstance(body, dict) else {}
 
     def notes(self) -> list[Note]:
-        """What is there, by name. Looking makes no folder."""
+        """The objects, by name. Listing creates no folder."""
         if self._location.is_local:
-            with self._failing("listing", ""):
-                return sorted(self._listed_here(), key=lambda n: n.name)
+            with self._store_errors("listing", ""):
+                return sorted(self._list_local(), key=lambda n: n.name)
         import obstore
 
-        with self._failing("listing", ""):
-            found = [o for page in obstore.list(self._store) for o in page]
+        with self._store_errors("listing", ""):
+            objects = [o for page in obstore.list(self._store) for o in page]
         return [
             Note(o["path"], o["last_modified"].timestamp(), f"{o['e_tag']}|{o['last_modified'].isoformat()}")
-            for o in found
+            for o in objects
         ]
 
-    def _listed_here(self) -> Iterator[Note]:
+    def _list_local(self) -> Iterator[Note]:
         for path, status in nofollow.files(self._location, self._folder, links=[]):
             if "/" not in path:
                 yield Note(path, status.st_mtime, f"{status.st_mtime_ns}|{status.st_ino}|{status.st_size}")
@@ -106,15 +106,15 @@ class Control:
     def modified_s(self, name: str) -> float:
         import obstore
 
-        with self._failing("looking at", name):
+        with self._store_errors("looking at", name):
             if self._location.is_local:
                 return os.lstat(self._location.join(self._folder, name)).st_mtime
             return float(obstore.head(self._store, name)["last_modified"].timestamp())
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete what is there; what is gone already is fine. An empty local folder goes as well."""
+        """Delete these objects, and the local folder if it is empty then; missing ones are ignored."""
         for name in names:
-            with self._failing("deleting", name), suppress(FileNotFoundError):
+            with self._store_errors("deleting", name), suppress(FileNotFoundError):
                 if self._location.is_local:
                     nofollow.unlink(self._location, f"{self._folder}/{name}")
                 else:
@@ -122,23 +122,23 @@ class Control:
 
                     obstore.delete(self._store, name)
         if self._location.is_local:
-            with suppress(OSError):  # not empty, or not there; a link is no folder, and stays
+            with suppress(OSError):  # not empty, or missing; a link is not a folder, and stays
                 os.rmdir(self._location.join(self._folder))
             self._opened = None
 
     @contextmanager
-    def _failing(self, doing: str, name: str) -> Iterator[None]:
+    def _store_errors(self, doing: str, name: str) -> Iterator[None]:
         from obstore.exceptions import BaseError
 
         try:
             yield
         except (BaseError, OSError) as error:
-            place = f"{self._folder}/{name}" if name else self._folder
-            raise StorageError(doing=f"{doing} {place}", detail=str(error)) from error
+            path = f"{self._folder}/{name}" if name else self._folder
+            raise StorageError(doing=f"{doing} {path}", detail=str(error)) from error
 
 
 def store_time_s(location: Location) -> float:
-    """What time it is for the store: that of a probe object, written now and deleted again."""
+    """The store's current time, from a probe object that is written and deleted."""
     control = Control(location, CLEANUP)
     probe = f"{PROBE}{secrets.token_hex(6)}"
     control.put(probe, {})
@@ -149,14 +149,14 @@ def store_time_s(location: Location) -> float:
 
 
 def earlier_time_s(location: Location) -> float:
-    """The earlier of the store's time and this machine's: one clock that has jumped ahead makes nothing look old."""
+    """The earlier of the store's time and this machine's: a clock that is ahead does not make objects look old."""
     return min(store_time_s(location), time.time())
 
 
 def forget_probes(location: Location, *, now_s: float) -> set[str]:
-    """Delete the probes that dead processes left. The names of what else is there."""
+    """Delete the probes of crashed processes; returns the names of the other objects."""
     control = Control(location, CLEANUP)
     notes = control.notes()
-    old = {n.name for n in notes if n.name.startswith(PROBE) and now_s - n.modified_s > PROBE_MOST_S}
-    control.delete(old)
-    return {n.name for n in notes} - old
+    old_probes = {n.name for n in notes if n.name.startswith(PROBE) and now_s - n.modified_s > PROBE_MAX_S}
+    control.delete(old_probes)
+    return {n.name for n in notes} - old_probes

@@ -1,20 +1,20 @@
-"""Leases of readers: versions that cleanup leaves alone while somebody reads them.
+"""Leases of readers: versions that cleanup keeps while their holder is alive.
 
-    __leases/<id>.json      which versions, and for how many seconds a lease holds that is not written again
-    __cleanup/<id>.json     which versions a cleanup is about to remove (see `announce`)
+    __leases/<id>.json      the versions, and for how many seconds the lease is valid without a renewal
+    __cleanup/<id>.json     the versions that a cleanup is about to remove (see `announce`)
 
-A reader writes its lease first and then looks whether a cleanup has announced one of its versions; a cleanup announces
-first and then looks for leases. So at least one of the two sees the other: either the version stays, or the reader is
-told at once, with VersionReclaimed, and never in the middle of its work.
+A reader writes its lease first and then checks whether a cleanup has announced one of its versions; a cleanup announces
+first and then lists the leases. So at least one of the two sees the other: either the version stays, or the reader gets
+VersionReclaimed at once, and never in the middle of its work.
 
-A reader renews its lease three times as often as needed, and every renewal changes the object. A cleanup judges a lease
-by whether it changes, on its own clock, and never by the store's (`maintenance/cleanup/sightings.py`). A lease whose
-process is known to be gone holds nothing. Nothing waits for anything.
+A reader renews its lease three times as often as needed, and every renewal changes the object. A cleanup checks whether
+a lease changes by its own clock, never by the store's (`maintenance/cleanup/sightings.py`). A lease whose process is
+provably gone is void. Readers and cleanups never wait for each other.
 
-Long work that writes files before it has a ticket holds a lease that says so (`prepares`): cleanup then leaves the
-unreferenced files of these tables alone. A holder that was stopped, or could not reach the store, for longer than its
-lease lasts can't know what happened meanwhile: `Held.is_unbroken` tells, by the holder's own CLOCK_BOOTTIME, which goes
-on while the machine sleeps.
+Long work that writes files before it has the advisory lock holds a lease with `prepares`: cleanup then keeps the
+unreferenced files of these tables. A holder that was stopped, or could not reach the store, for longer than its lease
+can't know what happened meanwhile: `Held.is_unbroken` is then false, by the holder's own CLOCK_BOOTTIME, which runs
+while the machine sleeps.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from omnigraph.storage.objects.control_objects import all_exist
 from omnigraph.storage.objects.json_objects import Control, Note
 
 LEASE_S = 600.0
-"""How long a lease holds unless it is renewed."""
+"""How long a lease is valid without a renewal."""
 LEASE_LEAST_S, LEASE_MOST_S = 1.0, 7 * 24 * 3600.0
 FORGOTTEN_AFTER_S = 24 * 3600.0
-"""Leases that are so much older than any may be, of processes that are gone, are deleted by whoever makes a new one."""
+"""A new lease deletes those that are older than the longest lease by this time and whose process is gone."""
 _RENEWALS = 3
 _REFUSED = re.compile(r"permission|denied|forbidden|read-only|unauthori|\b40[13]\b", re.IGNORECASE)
 
 IsGone = Callable[[Mapping[str, Any] | None], bool]
 Versions = Mapping[str, frozenset[int]]
-"""Versions by the path of their line, relative to the graph."""
+"""Versions by the path of their version line, relative to the graph."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """A reader's claim, as cleanup finds it."""
+    """A reader's lease, as cleanup reads it."""
 
     id: str
     pins: Versions
@@ -65,20 +65,20 @@ class Lease:
     branch: str = ""
     commit: str = ""
     prepares: bool = False
-    """Whether files are being written for these tables that no version refers to yet."""
+    """Whether the owner writes files for these tables that no version refers to yet."""
     renewing: bool = False
     """Whether the owner renews it as long as it lives."""
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a cleanup has said that it is about to remove."""
+    """The versions and files that a cleanup is about to remove."""
 
     id: str
     owner: Mapping[str, Any] | None
     versions: Versions
     files: Mapping[str, list[str]]
-    """By table folder: files that only versions needed which are removed with them."""
+    """By table folder: files that only the removed versions refer to."""
     unreferenced: Mapping[str, list[str]]
     mark: str
     modified_s: float
@@ -86,13 +86,13 @@ class Announcement:
 
 @dataclass
 class Held:
-    """A lease in the hands of its reader."""
+    """A lease, on the side of its holder."""
 
     location: Location
     id: str
     body: dict[str, Any]
     _renewed_s: float | None = None
-    """When the last renewal that succeeded was begun."""
+    """The start time of the last successful renewal."""
     _has_lapsed: bool = False
 
     @property
@@ -101,7 +101,7 @@ class Held:
 
     @property
     def is_unbroken(self) -> bool:
-        """Whether the lease has held from its beginning until now, without a gap."""
+        """Whether the lease was valid from its beginning until now, without a gap."""
         if self._has_lapsed or self._renewed_s is None:
             return False
         return _boottime_s() - self._renewed_s <= float(self.body["seconds"])
@@ -113,12 +113,12 @@ class Held:
         self._renewed_s = begun_s
 
     def release(self) -> None:
-        with suppress(StorageError):  # it runs out by itself
+        with suppress(StorageError):  # it expires by itself
             Control(self.location, LEASES).delete([self.name])
 
 
 def _renewed(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of a lease with a new token: a store whose marks are digests sees a change as well."""
+    """The body of a lease with a new token, so that a digest of the object changes too."""
     return {**body, "renewal": secrets.token_hex(6)}
 
 
@@ -140,22 +140,21 @@ def take(
     live_pins: Callable[[], Set[Pin]] = frozenset,
     table_keys: Mapping[str, str] | None = None,
 ) -> Held:
-    """Write a lease on these pins, as one object. VersionReclaimed if one of them is being removed, or has been,
-    VersionMissing if it was lost.
+    """Write a lease on these pins, as one object. Raises VersionReclaimed if one of them is announced for removal or
+    was removed, VersionMissing if it was lost.
 
-    `prepares`: files are going to be written for these tables. `renewing`: the owner renews it as long as it lives.
-    `is_gone` knows of processes that do not run any more:
-    what a cleanup that died has announced, it does not remove.
-    `live_pins` reads what the heads of branches pin now, and what they were made from. No cleanup removes that, and no
-    branch returns to a version that it has left: on an object store these versions need no request each.
+    `prepares`: the owner will write files for these tables. `renewing`: the owner renews the lease while it is alive.
+    `is_gone` checks whether a process has ended: a crashed cleanup does not remove what it announced.
+    `live_pins` reads the pins of the current heads and of the commits from which branches were created. No cleanup
+    removes these, and no branch returns to a version that it has left: on an object store they need no request each.
     `table_keys` name tables in errors.
     """
     if not LEASE_LEAST_S <= seconds <= LEASE_MOST_S:
         detail = f"a lease lasts between {LEASE_LEAST_S:.0f} s and {LEASE_MOST_S:.0f} s, not {seconds:g} s."
         raise UsageError(detail=detail)
-    held = tuple(pins)
+    leased_pins = tuple(pins)
     versions: dict[str, set[int]] = {}
-    for pin in held:
+    for pin in leased_pins:
         versions.setdefault(pin.path, set()).add(pin.version)
     body = {
         "seconds": seconds,
@@ -164,12 +163,12 @@ def take(
         "commit": commit,
         "prepares": prepares,
         "renewing": renewing,
-        "pins": {path: sorted(found) for path, found in versions.items()},
+        "pins": {path: sorted(numbers) for path, numbers in versions.items()},
     }
     lease = Held(location, secrets.token_hex(8), body)
     lease.renew()
     try:
-        require_staying(location, held, is_gone, live_pins, table_keys)
+        require_staying(location, leased_pins, is_gone, live_pins, table_keys)
     except BaseException:
         lease.release()
         raise
@@ -183,15 +182,15 @@ def require_staying(
     live_pins: Callable[[], Set[Pin]] = frozenset,
     table_keys: Mapping[str, str] | None = None,
 ) -> None:
-    """VersionReclaimed if a cleanup has announced or removed one of these versions; VersionMissing if it was lost."""
+    """Raise VersionReclaimed if a cleanup announced or removed one of these versions, VersionMissing if it was lost."""
     names = table_keys or {}
-    # The last requests of a process that died may still be on their way to an object store.
-    going = announced(location, is_gone if location.is_local else lambda _: False)
-    going_pins = [pin for pin in pins if pin.version in going.get(pin.path, ())]
-    # A look at a local file costs less than a look at the heads.
-    live = frozenset[Pin]() if location.is_local and not going_pins else live_pins()
-    for pin in going_pins:
-        # A cleanup that announces what is live has read the heads before: it reads them again, and leaves that alone.
+    # The last requests of a crashed process may still reach an object store.
+    announced_versions = announced(location, is_gone if location.is_local else lambda _: False)
+    announced_pins = [pin for pin in pins if pin.version in announced_versions.get(pin.path, ())]
+    # Checking a local file costs less than reading the heads.
+    live = frozenset[Pin]() if location.is_local and not announced_pins else live_pins()
+    for pin in announced_pins:
+        # A cleanup that announces a live version read the heads earlier: it reads them again and keeps the version.
         if pin not in live:
             raise VersionReclaimed(table_key=names.get(pin.table, pin.table), version=pin.version)
     files = {pin: durability.manifest_path(pin.path, pin.version) for pin in pins if pin not in live}
@@ -202,21 +201,21 @@ def require_staying(
 
 
 def may_not_write(error: StorageError) -> bool:
-    """Whether the store refused a lease because this reader may only read."""
+    """Whether the store refused a lease because this reader has no write permission."""
     return bool(_REFUSED.search(str(error)))
 
 
 @contextmanager
 def hold(location: Location, pins: Iterable[Pin], *, seconds: float = LEASE_S, **about: Any) -> Iterator[Held]:
-    """A lease that is renewed by a thread of its own until the block ends."""
+    """A lease that a thread renews until the block ends."""
     lease = take(location, pins, seconds=seconds, renewing=True, **about)
-    with suppress(StorageError):  # the next one does it
+    with suppress(StorageError):  # the next lease tries again
         _forget_old(location, about.get("is_gone", lambda _: False))
-    done = threading.Event()
+    stopped = threading.Event()
 
     def renewing() -> None:
-        while not done.wait(seconds / _RENEWALS):
-            with suppress(StorageError):  # the next renewal comes before the lease has run out
+        while not stopped.wait(seconds / _RENEWALS):
+            with suppress(StorageError):  # the next renewal comes before the lease expires
                 lease.renew()
 
     thread = threading.Thread(target=renewing, name="omnigraph-lease", daemon=True)
@@ -224,13 +223,13 @@ def hold(location: Location, pins: Iterable[Pin], *, seconds: float = LEASE_S, *
     try:
         yield lease
     finally:
-        done.set()
+        stopped.set()
         thread.join()
         lease.release()
 
 
 def renew(location: Location, lease_id: str) -> None:
-    """Renew another process's lease: a task of a job does that for the driver that took it."""
+    """Renew the lease of another process: a task of a job does that for its driver."""
     control = Control(location, LEASES)
     body = control.read(f"{lease_id}.json")
     if body:
@@ -238,16 +237,16 @@ def renew(location: Location, lease_id: str) -> None:
 
 
 def leases(location: Location) -> list[Lease]:
-    """Every lease that is there, whether it holds or not. One that can't be read is StorageError, never ignored."""
+    """All leases, valid or not. Raises StorageError for one that can't be read; none is ignored."""
     control = Control(location, LEASES)
-    found = []
+    all_leases = []
     for note in control.notes():
         if not note.name.endswith(".json"):
-            continue  # half-written by a store that died
+            continue  # a temporary file of a crashed writer
         body = control.read(note.name)
         if body is not None:
-            found.append(_lease(note, body))
-    return found
+            all_leases.append(_lease(note, body))
+    return all_leases
 
 
 def _lease(note: Note, body: Mapping[str, Any]) -> Lease:
@@ -269,7 +268,7 @@ def _lease(note: Note, body: Mapping[str, Any]) -> Lease:
 
 
 def _versions(body: Any) -> dict[str, frozenset[int]]:
-    return {path: frozenset(map(form.version, form.sequence(found))) for path, found in form.mapping(body).items()}
+    return {path: frozenset(map(form.version, form.sequence(numbers))) for path, numbers in form.mapping(body).items()}
 
 
 def _seconds(value: Any) -> float:
@@ -278,21 +277,21 @@ def _seconds(value: Any) -> float:
     raise form.Malformed(f"{form.shown(value)} is not how long a lease lasts")
 
 
-def drop(location: Location, over: Iterable[Lease]) -> None:
-    """Delete leases that hold nothing any more, unless they have been renewed since they were read."""
-    marks = {lease.id: lease.mark for lease in over}
+def drop(location: Location, expired: Iterable[Lease]) -> None:
+    """Delete expired leases, unless they were renewed since they were read."""
+    marks = {lease.id: lease.mark for lease in expired}
     if marks:
-        same = [lease.id for lease in leases(location) if marks.get(lease.id) == lease.mark]
-        Control(location, LEASES).delete(f"{i}.json" for i in same)
+        unchanged = [lease.id for lease in leases(location) if marks.get(lease.id) == lease.mark]
+        Control(location, LEASES).delete(f"{i}.json" for i in unchanged)
 
 
 def _forget_old(location: Location, is_gone: IsGone) -> None:
-    """By the clock of the store alone nothing is deleted: it only says which leases are worth a look."""
+    """Delete old leases of processes that are gone. The store's clock only selects the candidates."""
     control = Control(location, LEASES)
     notes = control.notes()
-    newest_s = max((n.modified_s for n in notes), default=0.0)  # that of the lease which was just taken
-    old = [n.name for n in notes if newest_s - n.modified_s > LEASE_MOST_S + FORGOTTEN_AFTER_S]
-    control.delete(name for name in old if is_gone((control.read(name) or {}).get("owner")))
+    newest_s = max((n.modified_s for n in notes), default=0.0)  # the time of the lease that was just taken
+    old_names = [n.name for n in notes if newest_s - n.modified_s > LEASE_MOST_S + FORGOTTEN_AFTER_S]
+    control.delete(name for name in old_names if is_gone((control.read(name) or {}).get("owner")))
 
 
 # ---- cleanup's side --------------------------------------------------------------------------------------------------
@@ -307,17 +306,17 @@ def announce(
     owner: Mapping[str, Any],
     now_s: float,
 ) -> str:
-    """Say which versions are about to be removed, and which files with them; the announcement's id.
+    """Announce the versions and files that are about to be removed; returns the announcement's id.
 
-    `files` are by table folder, relative to it. Should this cleanup die, the next one finds here which files had only
-    been needed by versions that are gone by then. `unreferenced` are files that no published version ever needed: a
-    writer that has prepared one of these does not use it (`announced_files`).
+    `files` are by table folder, relative to it. If this cleanup crashes, the next one reads here which files only the
+    removed versions referred to. `unreferenced` are files that no published version ever referred to: a writer that
+    has prepared one of these does not use it (`announced_files`).
     """
     name = secrets.token_hex(8)
     body = {
         "owner": dict(owner),
         "at_s": now_s,
-        "versions": {path: sorted(found) for path, found in versions.items()},
+        "versions": {path: sorted(numbers) for path, numbers in versions.items()},
         "files": dict(files),
         "unreferenced": dict(unreferenced or {}),
     }
@@ -326,22 +325,22 @@ def announce(
 
 
 def announced(location: Location, is_gone: IsGone = lambda _: False) -> dict[str, set[int]]:
-    """The versions that cleanups are about to remove, but for those that are known to have died."""
+    """The versions that cleanups are about to remove, without cleanups whose process is gone."""
     return _versions_of(a for a in announcements(location) if not is_gone(a.owner))
 
 
 def _versions_of(listed: Iterable[Announcement]) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = {}
+    versions_by_path: dict[str, set[int]] = {}
     for announcement in listed:
         for path, versions in announcement.versions.items():
-            found.setdefault(path, set()).update(versions)
-    return found
+            versions_by_path.setdefault(path, set()).update(versions)
+    return versions_by_path
 
 
 def announced_files(location: Location) -> set[str]:
-    """Every file that a cleanup, running or dead, has named for removal, relative to the graph.
+    """Every file that a running or crashed cleanup has announced for removal, relative to the graph.
 
-    Those of dead ones too: their last requests may still be on their way to an object store.
+    The last requests of a crashed cleanup may still reach an object store.
     """
     return _files_of(announcements(location))
 
@@ -357,17 +356,15 @@ def _files_of(listed: Iterable[Announcement]) -> set[str]:
 
 
 def announcements(location: Location) -> list[Announcement]:
-    """Every announcement that can be read. HostileOrDamagedManifest for one that no cleanup made: what it announces is
-    not known.
-    """
+    """All announcements. Raises HostileOrDamagedManifest for one that no cleanup wrote: its content is unknown."""
     control = Control(location, CLEANUP)
-    found = []
+    readable = []
     for note in control.notes():
         if note.name.endswith(".json"):
             body = control.read(note.name)
             if body:
-                found.append(_announcement(note, body))
-    return found
+                readable.append(_announcement(note, body))
+    return readable
 
 
 def _announcement(note: Note, body: Mapping[str, Any]) -> Announcement:
@@ -388,5 +385,5 @@ def _paths(body: Any) -> dict[str, list[str]]:
 
 
 def withdraw(location: Location, ids: Iterable[str]) -> None:
-    """Take announcements back: what they name is done, or stays."""
+    """Delete announcements whose versions and files were removed, or stay."""
     Control(location, CLEANUP).delete(f"{i}.json" for i in ids)

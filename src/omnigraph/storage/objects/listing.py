@@ -29,7 +29,7 @@ def listed(location: Location, folder: str, *, links: list[str] | None = None) -
 
 
 def files_below(location: Location, folder: str, *, links: list[str] | None = None) -> Iterator[StoredFile]:
-    """The same, one after the other, for whoever may stop early."""
+    """The same as an iterator, for callers that may stop early."""
     return _local(location, folder, links) if location.is_local else _remote(location, folder)
 
 
@@ -79,8 +79,10 @@ def children(location: Location, folder: str) -> tuple[list[str], list[str]]:
     from obstore.exceptions import BaseError
 
     try:
-        found = obstore.list_with_delimiter(open_store(location, folder))
+        listed = obstore.list_with_delimiter(open_store(location, folder))
     except (BaseError, OSError) as error:
         raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
-    files = sorted(entry["path"].rpartition("/")[2] for entry in found["objects"])
-    return [f for f in files if f], sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"])
+    files = sorted(entry["path"].rpartition("/")[2] for entry in listed["objects"])
+    return [f for f in files if f], sorted(
+        prefix.rstrip("/").rpartition("/")[2] for prefix in listed["common_prefixes"]
+    )

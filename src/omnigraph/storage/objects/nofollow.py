@@ -9,8 +9,8 @@ folder that is replaced by a link while it is being listed or emptied is refused
                     table is opened or committed to
 * `opened`, `files`, `children`, `read`, `remove_tree`  what lists, reads and removes
 
-A link is told as SymlinkInGraph, or collected for the caller where the rest is to be listed all the same. A link is not
-removed either: whoever put it there decides. Nothing here is asked of an object store, which has no links.
+A link raises SymlinkInGraph, or is collected for the caller where the rest is still listed. A link is never removed:
+that is up to the user. An object store has no links, and none of this applies to it.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ def require_table(location: Location, uri: str) -> None:
 def require_path(location: Location, path: str) -> None:
     """SymlinkInGraph if a part of a path, named relative to the graph, is a link."""
     if location.is_local:
-        at = location.uri
+        prefix = location.uri
         for part in _parts(path):
-            at = f"{at}/{part}"
-            _require_no_link(at)
+            prefix = f"{prefix}/{part}"
+            _require_no_link(prefix)
 
 
 def _require_no_link(path: str) -> None:
     try:
         mode = os.lstat(path).st_mode
     except OSError:
-        return  # not there, or not to be seen: whoever opens it is told
+        return  # missing, or not accessible: opening it will fail
     if stat.S_ISLNK(mode):
         raise SymlinkInGraph(path=path)
 
@@ -92,31 +92,31 @@ def _parts(path: str) -> list[str]:
 def opened(location: Location, folder: str) -> Iterator[int]:
     """A descriptor of `<graph>/<folder>`. FileNotFoundError or NotADirectoryError if there is no such folder."""
     path = location.uri
-    at = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in _parts(folder):
             path = f"{path}/{part}"
-            below = _open(part, _FOLDER, at, path)
-            os.close(at)
-            at = below
-        yield at
+            child_fd = _open(part, _FOLDER, folder_fd, path)
+            os.close(folder_fd)
+            folder_fd = child_fd
+        yield folder_fd
     finally:
-        os.close(at)
+        os.close(folder_fd)
 
 
-def _open(name: str, flags: int, at: int, path: str) -> int:
+def _open(name: str, flags: int, folder_fd: int, path: str) -> int:
     try:
-        return os.open(name, flags, dir_fd=at)
+        return os.open(name, flags, dir_fd=folder_fd)
     except OSError:
         # Of a link Linux says ENOTDIR or ELOOP, depending on the flags; other systems EMLINK or EFTYPE.
-        if _is_link(name, at):
+        if _is_link(name, folder_fd):
             raise SymlinkInGraph(path=path) from None
         raise
 
 
-def _is_link(name: str, at: int) -> bool:
+def _is_link(name: str, folder_fd: int) -> bool:
     try:
-        return stat.S_ISLNK(os.lstat(name, dir_fd=at).st_mode)
+        return stat.S_ISLNK(os.lstat(name, dir_fd=folder_fd).st_mode)
     except OSError:
         return False
 
@@ -128,14 +128,14 @@ def files(location: Location, folder: str, *, links: list[str] | None = None) ->
     """
     pending = [""]
     while pending:
-        below = pending.pop()
+        subfolder = pending.pop()
         try:
-            with opened(location, f"{folder}/{below}") as at, os.scandir(at) as entries:
+            with opened(location, f"{folder}/{subfolder}") as folder_fd, os.scandir(folder_fd) as entries:
                 listing = [(entry.name, _status(entry)) for entry in entries]
         except (FileNotFoundError, NotADirectoryError):
             continue  # removed while it was being listed
         for name, status in listing:
-            path = f"{below}/{name}" if below else name
+            path = f"{subfolder}/{name}" if subfolder else name
             if status is None:
                 continue
             if stat.S_ISDIR(status.st_mode):
@@ -156,24 +156,24 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def children(location: Location, folder: str) -> Children:
-    """What lies directly below `<graph>/<folder>`; nothing if there is no such folder."""
-    found = Children([], [], [])
+    """The names directly below `<graph>/<folder>`; empty if there is no such folder."""
+    names_by_kind = Children([], [], [])
     try:
-        with opened(location, folder) as at, os.scandir(at) as entries:
+        with opened(location, folder) as folder_fd, os.scandir(folder_fd) as entries:
             for entry in entries:
                 kind = 2 if entry.is_symlink() else 1 if entry.is_dir(follow_symlinks=False) else 0
-                found[kind].append(entry.name)
+                names_by_kind[kind].append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return Children([], [], [])
-    for names in found:
+    for names in names_by_kind:
         names.sort()
-    return found
+    return names_by_kind
 
 
 def read(location: Location, path: str) -> bytes:
     """A file of the graph. FileNotFoundError if there is none."""
     folder, _, name = path.rpartition("/")
-    with opened(location, folder) as at, open(_open(name, _FILE, at, location.join(path)), "rb") as file:
+    with opened(location, folder) as folder_fd, open(_open(name, _FILE, folder_fd, location.join(path)), "rb") as file:
         return file.read()
 
 
@@ -183,8 +183,8 @@ def read(location: Location, path: str) -> bytes:
 def unlink(location: Location, path: str) -> None:
     """Remove one file of the graph. FileNotFoundError if there is none."""
     folder, _, name = path.rpartition("/")
-    with opened(location, folder) as at:
-        os.unlink(name, dir_fd=at)
+    with opened(location, folder) as folder_fd:
+        os.unlink(name, dir_fd=folder_fd)
 
 
 def remove_empty(location: Location, folder: str) -> None:
@@ -192,9 +192,9 @@ def remove_empty(location: Location, folder: str) -> None:
     with suppress(OSError, SymlinkInGraph):
         for name in children(location, folder).folders:
             remove_empty(location, f"{folder}/{name}")
-        above, _, name = folder.rpartition("/")
-        with opened(location, above) as at:
-            os.rmdir(name, dir_fd=at)
+        parent, _, name = folder.rpartition("/")
+        with opened(location, parent) as folder_fd:
+            os.rmdir(name, dir_fd=folder_fd)
 
 
 def remove_tree(location: Location, folder: str) -> None:

@@ -1,13 +1,13 @@
-"""What lies at an address that has no readable manifest: nothing, what an `init` that died left, or a graph that has
-lost its manifest.
+"""Classifies an address without a readable manifest: empty, the remains of a crashed `init`, or a graph that lost its
+manifest.
 
-An `init` that died leaves empty tables at their first version, files of a manifest without a version, and probes: it
-can be repeated over them. A clone that is not finished says so by its mark. Everything else that has our layout was a
-graph: data, further versions, forks, tickets, leases, staged files. Nothing may be built over it, because cleanup would
-call its tables unreferenced and remove them.
+A crashed `init` leaves empty tables at their first version, files of a manifest without a version, and probes: it can
+be repeated over them. An unfinished clone has a mark. Everything else with the layout of a graph was a graph: data,
+further versions, forks, advisory locks, leases, staged files. No graph may be created over it, because cleanup would
+treat its tables as unreferenced and remove them.
 
-The address is listed, and a listing that fails is the answer: "there is no graph" is said only after one that
-succeeded. It ends with the first file that tells.
+The address is listed, and an error of the listing is raised: "there is no graph" is returned only after a listing that
+succeeded. The listing ends with the first file that proves a graph.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _OF_A_MANIFEST = re.compile(r"(_transactions/[^/]+\.txn|data/[^/]+\.lance)")
 
 
 def require_folder(location: Location) -> None:
-    """Refuse a local address whose folders can't be listed: that is not an empty one, and neither is a file.
+    """Refuse a local address whose folders can't be listed, or that is a file: neither is an empty address.
 
-    Lance would try again for seconds, and call some of these a table that is not there.
+    Lance would retry for seconds, and report some of these as a missing table.
     """
     if not location.is_local:
         return
@@ -52,32 +52,36 @@ def has_versions(location: Location) -> bool:
 
 
 def lost_graph(location: Location) -> ManifestMissing | CloneUnfinished | None:
-    """The error for a graph without any version of its manifest; None where there is no graph, or only what an `init`
-    left that died.
+    """The error for a graph without any version of its manifest; None if there is no graph, or only the remains of a
+    crashed `init`.
     """
     folders = [name for name in children(location, "")[1] if name in LAYOUT_FOLDERS]
     unfinished = clone_mark.unfinished(location) if CLONE in folders else None
     if unfinished is not None:
         return unfinished
-    telling = next((path for folder in folders for path in _files(location, folder) if _tells(path)), None)
-    if telling is None:
+    evidence = next((path for folder in folders for path in _files(location, folder) if _is_evidence(path)), None)
+    if evidence is None:
         return None
     tables = {
         kind: [f"{folder}/{name}" for name in children(location, folder)[1] if TABLE_NAME.fullmatch(name)]
         for kind, folder in (("node", TABLE_FOLDERS["n"]), ("edge", TABLE_FOLDERS["e"]))
     }
-    names = [name for found in tables.values() for name in found]
-    counts = [f"{len(found)} {kind} table{'s' * (len(found) != 1)}" for kind, found in tables.items() if found]
-    detail = f"{' and '.join(counts) or telling} {'are' if len(names) > 1 else 'is'}"
-    return ManifestMissing(uri=location.uri, detail=detail, tables=names[:TABLES_MAX], example=telling)
+    names = [name for table_paths in tables.values() for name in table_paths]
+    counts = [
+        f"{len(table_paths)} {kind} table{'s' * (len(table_paths) != 1)}"
+        for kind, table_paths in tables.items()
+        if table_paths
+    ]
+    detail = f"{' and '.join(counts) or evidence} {'are' if len(names) > 1 else 'is'}"
+    return ManifestMissing(uri=location.uri, detail=detail, tables=names[:TABLES_MAX], example=evidence)
 
 
 def _files(location: Location, folder: str) -> Iterator[str]:
     return (f"{folder}/{file.path}" for file in files_below(location, folder))
 
 
-def _tells(path: str) -> bool:
-    """Whether a file, by its path relative to the graph, can't be what an `init` leaves that died."""
+def _is_evidence(path: str) -> bool:
+    """Whether a file, by its path relative to the graph, can't be from a crashed `init`."""
     folder, _, below = path.partition("/")
     if _IN_THE_MAKING.fullmatch(below):
         return False

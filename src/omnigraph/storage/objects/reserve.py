@@ -1,12 +1,12 @@
-"""The reserve: disk space that a local graph sets aside for cleanup and recovery.
+"""The reserve: disk space that a local graph allocates for cleanup and recovery.
 
-Both write before they free anything: cleanup a probe, an announcement and a version of the manifest, recovery versions
-of tables and of the manifest. On a full disk neither could begin. So `<graph>/__reserve` holds allocated blocks that
-nobody reads:
+Both write before they free space: cleanup a probe, an announcement and a version of the manifest, recovery versions of
+tables and of the manifest. On a full disk neither could begin. So `<graph>/__reserve` has allocated blocks without
+content:
 
 1. keep      `init`, and every `cleanup`, `optimize`, `recover` and `clone` that ends, creates the file if it is missing
              or too small. Nothing fails because of it: without room there is no reserve until the next run has room
-2. release   whoever runs out of space (ENOSPC, EDQUOT) inside `spending` unlinks the file and starts again
+2. release   an operation that runs out of space (ENOSPC, EDQUOT) inside `spending` unlinks the file and starts again
 3. keep      once more, at the end
 
 The blocks are allocated and not only promised by a length: copies of a folder and some file systems make files with
@@ -32,7 +32,7 @@ from omnigraph.storage.objects import nofollow
 SIZE_MIN_BYTES, SIZE_MAX_BYTES = 1 << 20, 32 << 20
 """A cleanup of a graph of ten tables writes about 30 KiB, in blocks of 4 KiB."""
 SIZE_SMALLEST_BYTES = 1 << 17
-"""What is worth keeping where there is no room for more: after a recovery on a disk that is still full."""
+"""The smallest useful reserve, if there is no room for more: after a recovery on a disk that is still full."""
 RELEASES_MAX = 3
 _CHUNK_BYTES = 1 << 16
 _BLOCK_BYTES = 512
@@ -60,7 +60,7 @@ def keep(location: Location, *, size_bytes: int = SIZE_MIN_BYTES) -> None:
 
 
 def release(location: Location) -> bool:
-    """Give the space back to the file system. False if there was none."""
+    """Free the reserved space. False if there was none."""
     if not location.is_local:
         return False
     try:
@@ -73,7 +73,7 @@ def release(location: Location) -> bool:
 
 
 def spending(location: Location, work: Callable[[], T]) -> T:
-    """What `work` returns. If the disk is full, the reserve is released and `work` called again: it must allow that.
+    """The result of `work`. If the disk is full, the reserve is released and `work` called again: it must allow that.
 
     The caller keeps a new reserve afterwards.
     """
@@ -92,7 +92,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def _unlink(folder: int) -> None:
-    """Remove the file. A link or a folder in its place stays: whoever put it there decides."""
+    """Remove the file. A link or a folder in its place stays: that is up to the user."""
     if not stat.S_ISREG(os.lstat(RESERVE, dir_fd=folder).st_mode):
         raise FileExistsError(RESERVE)
     os.unlink(RESERVE, dir_fd=folder)
