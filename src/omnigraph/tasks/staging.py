@@ -22,7 +22,7 @@ from omnigraph.commit import owner
 from omnigraph.errors import StorageError, SymlinkInGraph
 from omnigraph.storage.layout import STAGING, Location
 from omnigraph.storage.objects import nofollow
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import open_store
 
 _OWNER = "owner.json"
 

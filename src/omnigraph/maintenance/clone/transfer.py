@@ -29,7 +29,7 @@ from omnigraph.storage.files.rebase import read_version, rebased
 from omnigraph.storage.files.version_file import NotUnderstood
 from omnigraph.storage.lance.flatten import flattened
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects.control_objects import bucket_and_key, open_bucket, open_store
+from omnigraph.storage.objects.store import bucket_and_key, open_bucket, open_store
 
 PIECE_BYTES = 8 << 20
 PIECES_MAX = 9_000

@@ -36,7 +36,7 @@ from omnigraph.storage.files.deletion_files import require_whole
 from omnigraph.storage.files.footers import FOOTED_SUFFIXES, require_footer
 from omnigraph.storage.layout import MANIFEST, Location
 from omnigraph.storage.manifest.table import Manifest
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import open_store
 
 TASK_BYTES_MAX = 256 << 20
 SMALL_BYTES_MAX = 64 << 20

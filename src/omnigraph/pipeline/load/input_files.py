@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.storage.layout import Location, locate
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import open_store
 
 REMOTE_BUFFER_BYTES = 1 << 20
 COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}

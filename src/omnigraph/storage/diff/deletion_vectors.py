@@ -14,7 +14,7 @@ from pyarrow import ipc
 from omnigraph.errors import StorageError
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import nofollow
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import open_store
 
 _ARROW_MAGIC = b"ARROW1"
 _COOKIE_PLAIN, _COOKIE_RUNS = 12346, 12347

@@ -86,7 +86,7 @@ def _remote(location: Location, folder: str) -> dict[str, int]:
     import obstore
     from obstore.exceptions import BaseError
 
-    from omnigraph.storage.objects.control_objects import open_store
+    from omnigraph.storage.objects.store import open_store
 
     sizes: dict[str, int] = {}
     try:

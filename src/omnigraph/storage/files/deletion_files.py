@@ -18,7 +18,7 @@ from omnigraph.errors import StorageError
 from omnigraph.storage import durability
 from omnigraph.storage.concurrency import map_threads
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import open_store
 
 if TYPE_CHECKING:
     from lance import LanceDataset

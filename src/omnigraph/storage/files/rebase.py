@@ -22,7 +22,7 @@ from omnigraph.storage import durability
 from omnigraph.storage.files.base_paths import below_table, recorded_root
 from omnigraph.storage.files.version_file import NotUnderstood, VersionFile, parse_version, with_bases
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import open_store
 
 MARK = b"LANC"
 

@@ -20,7 +20,7 @@ from omnigraph.storage.files.deletion_files import require_deletions
 from omnigraph.storage.lance.transactions import fragments_json
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import open_store
 
 if TYPE_CHECKING:
     from lance import LanceDataset

@@ -33,7 +33,7 @@ from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.objects import nofollow
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import open_store
 
 if TYPE_CHECKING:
     from lance import FragmentMetadata, LanceDataset, Transaction

@@ -29,7 +29,7 @@ from omnigraph.storage.manifest.records import Head, Pin, Record
 from omnigraph.storage.manifest.rows import checksums_row, manifest_rows, manifest_schema, record_row, schema_row
 from omnigraph.storage.manifest.table import Manifest
 from omnigraph.storage.objects import conditional_put, nofollow, remains
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from typing import Any
 from omnigraph.errors import FileUnwritable, StorageError
 from omnigraph.storage import durability
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import open_store
 
 
 class Folder:
