@@ -12,8 +12,9 @@ import pytest
 
 from omnigraph.errors import StorageError, SymlinkInGraph
 from omnigraph.storage.layout import Location, locate
+from omnigraph.storage.objects.client import store_errors
 from omnigraph.storage.objects.control_objects import ControlObjects
-from omnigraph.storage.objects.store import ObjectStore, all_exist, shared_store, store_errors
+from omnigraph.storage.objects.store import ObjectStore, all_exist, shared_store
 from tests.faults.s3server import Fault, S3Server, World
 
 _NUMBERS = itertools.count()

@@ -1,7 +1,7 @@
 """The object store: all objects below `<graph>/<prefix>`, on a local disk or in a bucket of S3, through one interface.
 
-This package is the only one that knows the client of the store (obstore). Names are relative to the prefix, with `/`
-between their parts.
+This package is the only one that knows the client of the store, obstore (`client.py`). Names are relative to the
+prefix, with `/` between their parts.
 
 * **Whole objects.** An object appears under its name when it is complete. A put replaces the object; `create` never
   does: it is `If-None-Match: *` on S3 and a hard link on a disk. `replace` writes over one version of the object only.
@@ -21,12 +21,10 @@ Nothing here is synced unless `sync` is called: most objects may be lost in a po
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -37,18 +35,20 @@ from omnigraph.storage import durability
 from omnigraph.storage.concurrency import map_threads
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects import nofollow
+from omnigraph.storage.objects.client import (
+    LOCAL_TRIES_MAX,
+    bucket_and_key,
+    is_missing,
+    open_bucket,
+    open_store,
+    store_errors,
+)
 
 if TYPE_CHECKING:
     from obstore.store import LocalStore, S3Store
 
-LOCAL_TRIES_MAX = 10
 DELETE_KEYS_MAX = 1000
 """How many keys one request to S3 deletes."""
-RETRIES: dict[str, Any] = {
-    "max_retries": 10,
-    "retry_timeout": timedelta(seconds=180),
-    "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=15), "base": 2},
-}
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,11 @@ class ObjectStore:
         """
         return list(self.iter_files(subfolder, links=links))
 
-    def iter_files(self, subfolder: str = "", *, links: list[str] | None = None) -> Iterator[StoredFile]:
+    def iter_files(
+        self, subfolder: str = "", *, links: list[str] | None = None, doing: str | None = None
+    ) -> Iterator[StoredFile]:
         """The same as an iterator, for callers that may stop early."""
-        with store_errors(f"listing {self.path()}"):
+        with store_errors(doing or f"listing {self.path()}"):
             if self.location.is_local:
                 start = f"{subfolder}/" if subfolder else ""
                 for path, status in nofollow.files(self.location, self.path(subfolder), links=links):
@@ -176,11 +178,11 @@ class ObjectStore:
             response = obstore.get(self._client, name)
             return bytes(response.bytes()), str(response.meta["e_tag"])
 
-    def stream(self, name: str, *, chunk_bytes: int) -> Iterator[Any]:
+    def stream(self, name: str, *, chunk_bytes: int, doing: str | None = None) -> Iterator[Any]:
         """An object of a bucket in chunks of about this size."""
         import obstore
 
-        with store_errors(f"reading {self.path(name)}", keep_missing=True):
+        with store_errors(doing or f"reading {self.path(name)}", keep_missing=True):
             yield from obstore.get(self._client, name).stream(min_chunk_size=chunk_bytes)
 
     # ---- writing -----------------------------------------------------------------------------------------------------
@@ -222,16 +224,16 @@ class ObjectStore:
                     obstore.put(self._client, name, raw, mode=mode)
                     return
                 except Exception as error:
-                    if not self.location.is_local or not _is_missing(error) or attempt == LOCAL_TRIES_MAX:
+                    if not self.location.is_local or not is_missing(error) or attempt == LOCAL_TRIES_MAX:
                         raise
                     self._opened = None  # which creates the folder again
 
-    def put_file(self, name: str, path: str, *, chunk_bytes: int | None = None) -> None:
+    def put_file(self, name: str, path: str, *, chunk_bytes: int | None = None, doing: str | None = None) -> None:
         """Upload a local file to a bucket, in parts of this size."""
         import obstore
 
         parts = {} if chunk_bytes is None else {"chunk_size": chunk_bytes, "max_concurrency": 2}
-        with store_errors(f"writing {self.path(name)}"):
+        with store_errors(doing or f"writing {self.path(name)}"):
             obstore.put(self._client, name, Path(path), **parts)
 
     def writer(self, name: str, *, chunk_bytes: int | None = None) -> Any:
@@ -244,12 +246,12 @@ class ObjectStore:
         parts = {} if chunk_bytes is None else {"buffer_size": chunk_bytes, "max_concurrency": 2}
         return obstore.open_writer(self._client, name, **parts)
 
-    def copy_from(self, source: ObjectStore, name: str, *, to: str) -> None:
+    def copy_from(self, source: ObjectStore, name: str, *, to: str, doing: str | None = None) -> None:
         """Copy an object of the same bucket (`in_one_bucket`), by the store."""
         import obstore
 
         keys = (f"{bucket_and_key(s.location)[1]}/{s.path(n)}" for s, n in ((source, name), (self, to)))
-        with store_errors(f"copying {source.path(name)}"):
+        with store_errors(doing or f"copying {source.path(name)}"):
             obstore.copy(open_bucket(self.location), *keys)
 
     def rename(self, name: str, to: str, *, doing: str | None = None) -> None:
@@ -277,10 +279,10 @@ class ObjectStore:
 
     # ---- deleting ----------------------------------------------------------------------------------------------------
 
-    def delete(self, names: Iterable[str]) -> None:
+    def delete(self, names: Iterable[str], *, doing: str | None = None) -> None:
         """Delete objects in this order, one by one; missing ones are ignored."""
         for name in names:
-            with store_errors(f"deleting {self.path(name)}"), suppress(FileNotFoundError):
+            with store_errors(doing or f"deleting {self.path(name)}"), suppress(FileNotFoundError):
                 if self.location.is_local:
                     # The client refuses the names of its own temporary files, which a crash leaves.
                     nofollow.unlink(self.location, self.path(name))
@@ -337,43 +339,6 @@ def _remote_file(entry: Any) -> StoredFile:
     return StoredFile(entry["path"], entry["size"], modified.timestamp(), f"{entry['e_tag']}|{modified.isoformat()}")
 
 
-# ---- errors ----------------------------------------------------------------------------------------------------------
-
-
-class store_errors:
-    """Translate errors of the store and of the file system, and `also` others, into StorageError.
-
-    `keep_missing`: FileNotFoundError passes as it is.
-    """
-
-    def __init__(self, doing: str, *, keep_missing: bool = False, also: tuple[type[BaseException], ...] = ()) -> None:
-        self._doing, self._keep_missing, self._also = doing, keep_missing, also
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if error is None or (self._keep_missing and isinstance(error, FileNotFoundError)):
-            return
-        if isinstance(error, (OSError, *self._also)) or _is_client_error(error):
-            raise StorageError(doing=self._doing, detail=str(error)) from error
-
-
-def _is_client_error(error: BaseException) -> bool:
-    if "obstore" not in sys.modules or not isinstance(error, Exception):
-        return False  # importing the client costs more than many a command
-    from obstore.exceptions import BaseError
-
-    return isinstance(error, BaseError)
-
-
-def _is_missing(error: BaseException) -> bool:
-    return isinstance(error, FileNotFoundError) or "No such file" in str(error)
-
-
-# ---- opening ---------------------------------------------------------------------------------------------------------
-
-
 def shared_store(location: Location, prefix: str = "") -> ObjectStore:
     """The same store for the same address and options, with its open connections: for many small reads."""
     return _shared_store(location.uri, location.is_local, tuple(sorted(location.options.items())), prefix)
@@ -382,51 +347,3 @@ def shared_store(location: Location, prefix: str = "") -> ObjectStore:
 @lru_cache(maxsize=16)
 def _shared_store(uri: str, is_local: bool, options: tuple[tuple[str, str], ...], prefix: str) -> ObjectStore:
     return ObjectStore(Location(uri, is_local, dict(options)), prefix)
-
-
-def open_store(location: Location, folder: str) -> LocalStore | S3Store:
-    """The client of a store that is rooted at `<graph>/<folder>`."""
-    if location.is_local:
-        return _local_store(os.path.join(location.uri, folder))
-    _, prefix = bucket_and_key(location)
-    return open_bucket(location, prefix=f"{prefix}/{folder}")
-
-
-def bucket_and_key(location: Location) -> tuple[str, str]:
-    """The bucket and the key prefix of a graph in S3."""
-    bucket, _, prefix = location.uri.removeprefix("s3://").partition("/")
-    return bucket, prefix
-
-
-def in_one_bucket(source: Location, target: Location) -> bool:
-    """Whether the store can copy from one of these addresses to the other."""
-    if source.is_local or target.is_local or source.options != target.options:
-        return False
-    return bucket_and_key(source)[0] == bucket_and_key(target)[0]
-
-
-def open_bucket(location: Location, *, prefix: str | None = None) -> S3Store:
-    """The client of the bucket of a graph in S3, or of a prefix of it."""
-    from obstore.store import S3Store
-
-    bucket, _ = bucket_and_key(location)
-    options = dict(location.options)
-    client = {"allow_http": True} if options.pop("allow_http", "").lower() in ("true", "1") else {}
-    names = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key"}
-    names["aws_session_token"] = "session_token"
-    config = {names.get(k, k): v for k, v in options.items()}
-    return S3Store(bucket, prefix=prefix, client_options=client, retry_config=RETRIES, **config)
-
-
-def _local_store(path: str) -> LocalStore:
-    """A client of a folder, which is created if needed. Another process may remove the empty folder meanwhile."""
-    from obstore.exceptions import BaseError
-    from obstore.store import LocalStore
-
-    for attempt in range(LOCAL_TRIES_MAX):
-        try:
-            return LocalStore(path, mkdir=True)
-        except (BaseError, OSError):
-            if attempt == LOCAL_TRIES_MAX - 1:
-                raise
-    raise AssertionError("unreachable")
