@@ -74,7 +74,7 @@ def test_a_writer_that_holds_the_lock_and_is_overtaken_prepares_again(
 ) -> None:
     """Its lease is over: another process aborts its epoch, goes on, and cleans up what it was about to read."""
     slow = open_without_heart(history.uri)
-    original, stopped = Attempt._prepare_again, list[int]()
+    original, stopped = Attempt._prepare_under_lock, list[int]()
 
     def prepare_again(self: Attempt, view: Any) -> Any:
         if not stopped:
@@ -82,7 +82,7 @@ def test_a_writer_that_holds_the_lock_and_is_overtaken_prepares_again(
             _move_on(history.uri)
         return original(self, view)
 
-    monkeypatch.setattr(Attempt, "_prepare_again", prepare_again)
+    monkeypatch.setattr(Attempt, "_prepare_under_lock", prepare_again)
     slow._committer.contended = True  # so that it prepares under the lock
     slow.upsert({"Person": [{"name": "p1", "age": 77}]})
     assert stopped
