@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.client import open_store
 from tests.cli.conftest import Cli
 from tests.maintenance import strangers
 

@@ -107,15 +107,15 @@ def test_a_heart_goes_on_beating_after_the_store_has_failed_once(path: Path, mon
     slow = Slow(path)
     objects = slow.graph._committer.locks.objects
     failed = threading.Event()
-    real = objects.write
+    real = objects.put
 
-    def write(name: str, body: dict[str, Any]) -> None:
+    def put(name: str, body: dict[str, Any]) -> None:
         if not failed.is_set():
             failed.set()
             raise StorageError(doing="writing", detail="a disk that is full for a moment")
         real(name, body)
 
-    monkeypatch.setattr(objects, "write", write)
+    monkeypatch.setattr(objects, "put", put)
     assert failed.wait(10)
     waiting = quick(path)
     waiting.join(4 * LEASE_S)

@@ -11,7 +11,7 @@ import pytest
 from obstore.exceptions import GenericError
 
 from omnigraph.storage.layout import locate
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.client import open_store
 
 
 def test_a_folder_that_is_removed_while_it_is_opened_is_made_again(

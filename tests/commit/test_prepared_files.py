@@ -13,7 +13,7 @@ from omnigraph.storage import durability
 from omnigraph.storage.files.references import References, folder_of, read_references
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.storage.objects.listing import listed
+from omnigraph.storage.objects.store import ObjectStore
 from tests.faults.scenes import Place
 from tests.faults.verbs import by_name
 
@@ -27,7 +27,7 @@ KINDS = ("data", "deletion", "index")
 
 def needed(location: Location, pin: Pin) -> set[str]:
     """The files that one version of a line refers to, relative to the graph."""
-    folder = folder_of(pin.root, ((f.path, f.size, f.modified_s) for f in listed(location, pin.root)))
+    folder = folder_of(pin.root, ObjectStore(location, pin.root).iter_files())
     line = folder.lines[pin.path.removeprefix(pin.root).lstrip("/")]
     found = References()
     read_references(location, folder, line, going=set(line.versions) - {pin.version}, into=found)

@@ -160,12 +160,14 @@ def check_and_clean(uri: str, store: dict[str, str] | None, probe: str) -> dict[
     from omnigraph.errors import UncoveredDrift
     from omnigraph.maintenance.cleanup import Policy, Rule, cleanup
     from omnigraph.storage.layout import LEASES
-    from omnigraph.storage.objects.json_objects import Control
+    from omnigraph.storage.objects.json_objects import JsonObjects
 
     checked = check(uri, store, probe)
     place = _place(uri, store)
     with place.open() as graph:
-        Control(graph._location, LEASES).delete(note.name for note in Control(graph._location, LEASES).notes())
+        JsonObjects(graph._location, LEASES).delete(
+            lease.path for lease in JsonObjects(graph._location, LEASES).entries()
+        )
         policy = Policy(default=Rule(keep=1), orphans_older_than_s=0.0)
         with contextlib.suppress(UncoveredDrift):  # a start that is drifted is what the verb is about
             result = cleanup(graph._committer, policy, confirm=True)

@@ -28,7 +28,7 @@ from omnigraph.language.schema import accept, parse_schema, plan_changes, schema
 from omnigraph.language.schema.ids import fresh_ids
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage.layout import locate
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.client import open_store
 from omnigraph.storage.ulids import new_ulid
 
 State = dict[str, Any]

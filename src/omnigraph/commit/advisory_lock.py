@@ -120,7 +120,7 @@ class AdvisoryLocks:
         A lock that can't be read still counts: its tables are unknown (empty), its lease is valid.
         """
         prefix = f"{incarnation}/{epoch:012d}."
-        entries = {e.name: e.mark for e in self.objects.entries(incarnation) if e.name.startswith(prefix)}
+        entries = {e.path: e.etag for e in self.objects.entries(incarnation) if e.path.startswith(prefix)}
         matches = (_CLAIM.fullmatch(name.rpartition("/")[2]) for name in entries)
         claims = [int(match[1]) for match in matches if match]
         if not claims:
@@ -154,7 +154,7 @@ class AdvisoryLocks:
     def plans(self, lock: AdvisoryLock) -> list[dict[str, Any]]:
         """Every plan of this epoch that can be read, newest attempt first."""
         prefix = f"{lock.incarnation}/{lock.epoch:012d}.plan"
-        listed = (e.name for e in self.objects.entries(lock.incarnation))
+        listed = (e.path for e in self.objects.entries(lock.incarnation))
         names = sorted((n for n in listed if n.startswith(prefix) and n.endswith(".json")), reverse=True)
         bodies = (self.objects.read(name) for name in names)
         return [b for b in bodies if b and b.get("nonce") == lock.nonce]
@@ -181,18 +181,18 @@ class AdvisoryLocks:
         The objects are listed before the heads are read, so a listed incarnation without a head was deleted.
         """
         listed = self.objects.entries()
-        entries = [e for e in listed if "/" in e.name]
-        loose = [e.name for e in listed if "/" not in e.name]
+        entries = [e for e in listed if "/" in e.path]
+        loose = [e.path for e in listed if "/" not in e.path]
         if not entries:
             return loose
         epochs = decided()
         for entry in entries:
-            epoch = epoch_of(entry.name)
-            folder = entry.name.partition("/")[0]
+            epoch = epoch_of(entry.path)
+            folder = entry.path.partition("/")[0]
             if epoch is not None and (folder not in epochs or epoch <= epochs[folder]):
                 with suppress(StorageError):  # the next sweep tries again
-                    self.objects.delete([entry.name])
-        for folder in {e.name.partition("/")[0] for e in entries}:
+                    self.objects.delete([entry.path])
+        for folder in {e.path.partition("/")[0] for e in entries}:
             self.objects.forget_folder(folder)
         return loose
 
@@ -251,7 +251,7 @@ class _Heartbeats:
                 count += 1
                 self._beaten.add(lock.name)
                 try:
-                    self._objects.write(lock.heartbeat, {"count": count})
+                    self._objects.put(lock.heartbeat, {"count": count})
                 except StorageError:
                     continue  # a missed heartbeat causes at worst a takeover; the head's swap makes that harmless
                 with self._lock:

@@ -34,7 +34,7 @@ from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.manifest.records import Head, Pin
 from omnigraph.storage.manifest.table import Manifest
 from omnigraph.storage.objects import leases
-from omnigraph.storage.objects.control_objects import all_exist
+from omnigraph.storage.objects.store import all_exist
 
 if TYPE_CHECKING:
     import pyarrow as pa

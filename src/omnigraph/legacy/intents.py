@@ -100,7 +100,7 @@ def delete_recovered(objects: ControlObjects, names: Iterable[str] | None = None
 
 
 def _loose(objects: ControlObjects) -> list[str]:
-    return sorted(e.name for e in objects.entries() if "/" not in e.name)
+    return sorted(e.path for e in objects.entries() if "/" not in e.path)
 
 
 def _parse(name: str, body: Mapping[str, Any]) -> Intent:

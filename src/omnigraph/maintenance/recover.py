@@ -119,7 +119,7 @@ def require_recovered(committer: Committer, branch: str, *, verb: str, wait_s: f
 def undecided(committer: Committer) -> Iterator[tuple[str, AdvisoryLock, bool]]:
     """(branch, advisory lock, whether it may be claimed) of every operation that no head has reached."""
     # Listed before the heads are read: what no head has reached then was undecided when it was listed.
-    listed = {(e.name.partition("/")[0], epoch_of(e.name)) for e in committer.locks.objects.entries() if "/" in e.name}
+    listed = {(e.path.partition("/")[0], epoch_of(e.path)) for e in committer.locks.objects.entries() if "/" in e.path}
     heads = {head.incarnation: head for head in committer.manifest.heads().values()}
     for incarnation, epoch in listed:
         head = heads.get(incarnation)

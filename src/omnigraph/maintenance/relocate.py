@@ -39,7 +39,7 @@ from omnigraph.storage.files.references import folder_of
 from omnigraph.storage.layout import MANIFEST, Location, locate
 from omnigraph.storage.manifest.create import graph_exists
 from omnigraph.storage.manifest.table import FORMAT, Manifest
-from omnigraph.storage.objects.listing import listed
+from omnigraph.storage.objects.store import ObjectStore
 from omnigraph.tasks.engine import Engines
 
 
@@ -126,7 +126,7 @@ def relocate(
 
 def _moved(location: Location, only: str | None) -> Iterator[MovedVersion]:
     for table in table_folders(location):
-        folder = folder_of(table, ((f.path, f.size, f.modified_s) for f in listed(location, table)))
+        folder = folder_of(table, ObjectStore(location, table).iter_files())
         files = [f for f in folder.files if f.version is not None or f.kind == "detached"]
         forks = {f"{table}/{f.path}": folder.lines[f.line].fork for f in files}
         looked_at = map_threads(location, partial(_named_roots, location, table), sorted(forks))

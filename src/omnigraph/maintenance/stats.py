@@ -34,7 +34,7 @@ from omnigraph.storage.layout import MANIFEST, STAGING
 from omnigraph.storage.manifest.records import Record
 from omnigraph.storage.manifest.table import FORMAT
 from omnigraph.storage.manifest.tags import read_tags
-from omnigraph.storage.objects.listing import StoredFile, listed
+from omnigraph.storage.objects.store import ObjectStore, StoredFile
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -208,8 +208,8 @@ def stats(committer: Committer, *, branch: str) -> GraphStats:
     view = committer.view(branch)
     types = [t for t in view.schema.types() if t.id in view.pins]
     with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="omnigraph-stats") as pool:
-        manifest_files = pool.submit(listed, view.tables.location, MANIFEST)
-        staging_files = pool.submit(listed, view.tables.location, STAGING)
+        manifest_files = pool.submit(ObjectStore(view.tables.location, MANIFEST).list_files)
+        staging_files = pool.submit(ObjectStore(view.tables.location, STAGING).list_files)
         tables = tuple(pool.map(lambda t: _table(view, t), types))
     manifest = view.manifest.table()
     operations = pending(committer)
@@ -264,7 +264,7 @@ def _table(view: View, t: EntityType) -> TableStats:
     pin = view.pins[t.id]
     figures = TableStats(table_key=t.key, path=pin.path, version=pin.version)
     try:
-        files = listed(view.tables.location, pin.root)
+        files = ObjectStore(view.tables.location, pin.root).list_files()
         figures = replace(
             figures,
             bytes_on_disk=sum(f.size for f in files),

@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,8 @@ from omnigraph.commit import owner
 from omnigraph.errors import StorageError, SymlinkInGraph
 from omnigraph.storage.layout import STAGING, Location
 from omnigraph.storage.objects import nofollow
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.client import store_errors
+from omnigraph.storage.objects.store import ObjectStore, shared_store
 
 _OWNER = "owner.json"
 
@@ -64,9 +64,7 @@ class Staging:
                 with open(self.path(name), "wb") as file:
                     file.write(raw)
             else:
-                import obstore
-
-                obstore.put(self._store(), name, bytes(raw))
+                self._store().put(name, bytes(raw))
 
     def put_chunks(self, stem: str, chunks: Iterable[bytes], *, ending: str = "") -> tuple[str, int]:
         """A new file, written chunk by chunk; its name ends in `ending`. Returns its name and its size."""
@@ -81,9 +79,7 @@ class Staging:
     def _writer(self, name: str) -> Any:
         if self.location.is_local:
             return open(self.path(name), "wb")
-        import obstore
-
-        return obstore.open_writer(self._store(), name)
+        return self._store().writer(name)
 
     def put_json(self, stem: str, value: Any) -> str:
         return self.put(stem, orjson.dumps(value))
@@ -116,9 +112,7 @@ class Staging:
             if self.location.is_local:
                 with open(self.path(name), "rb") as file:
                     return file.read()
-            import obstore
-
-            return bytes(obstore.get(self._store(), name).bytes())
+            return self._store().get(name)
 
     def get_json(self, name: str) -> Any:
         return orjson.loads(self.get(name))
@@ -133,12 +127,10 @@ class Staging:
                 items = -1 if count is None else count * width
                 values = np.fromfile(self.path(name), dtype=np.uint64, count=items, offset=start * size)
             else:
-                import obstore
-
                 if count is None:
-                    raw = bytes(obstore.get(self._store(), name).bytes())[start * size :]
+                    raw = self._store().get(name)[start * size :]
                 else:
-                    raw = bytes(obstore.get_range(self._store(), name, start=start * size, length=count * size))
+                    raw = self._store().get_range(name, start * size, (start + count) * size)
                 values = np.frombuffer(raw, dtype=np.uint64)
         if count is not None and len(values) != count * width:
             raise StorageError(doing=f"reading {self.folder}/{name}", detail="the file is cut short")
@@ -157,8 +149,8 @@ class Staging:
 
     # ---- the folder --------------------------------------------------------------------------------------------------
 
-    def _store(self) -> Any:
-        return _opened(self.location.uri, tuple(sorted(self.location.options.items())), self.folder)
+    def _store(self) -> ObjectStore:
+        return shared_store(self.location, self.folder)
 
     def remove(self) -> None:
         """Remove all files of this job. What can't be removed is left to the next load or to cleanup."""
@@ -167,16 +159,9 @@ class Staging:
             with suppress(OSError):  # not empty: another load is running
                 os.rmdir(os.path.join(self.location.uri, STAGING))
             return
-        import obstore
-        from obstore.exceptions import BaseError
-
-        try:
+        with suppress(StorageError):
             store = self._store()
-            names = [entry["path"] for batch in obstore.list(store) for entry in batch]
-            if names:
-                obstore.delete(store, names)
-        except (BaseError, OSError):
-            return
+            store.delete_many([file.path for file in store.iter_files()])
 
 
 def new_staging(location: Location) -> Staging:
@@ -215,24 +200,5 @@ def _sweep(location: Location) -> None:
             nofollow.remove_tree(location, f"{STAGING}/{job}")
 
 
-@lru_cache(maxsize=8)
-def _opened(uri: str, options: tuple[tuple[str, str], ...], folder: str) -> Any:
-    return open_store(Location(uri, False, dict(options)), folder)
-
-
-class _storage_errors:
-    """Turns errors of the file system and of the store into StorageError."""
-
-    def __init__(self, doing: str) -> None:
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if error is None:
-            return
-        from obstore.exceptions import BaseError
-
-        if isinstance(error, (BaseError, OSError, pa.ArrowInvalid)):
-            raise StorageError(doing=self._doing, detail=str(error)) from error
+def _storage_errors(doing: str) -> store_errors:
+    return store_errors(doing, also=(pa.ArrowInvalid,))

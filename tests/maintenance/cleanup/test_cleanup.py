@@ -227,20 +227,20 @@ def test_a_failing_table_has_its_error_in_its_row_and_the_others_are_done(
     history: og.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from omnigraph.errors import StorageError
-    from omnigraph.maintenance.cleanup import execute
+    from omnigraph.storage.objects.store import ObjectStore
 
     history.create_branch("gone")
     history.upsert({"Place": [{"name": "own"}]}, branch="gone")
     fork = folder_of(history, "Place", "gone")
     history.delete_branch("gone")
-    remove, failing = execute.remove, pin_of(history).root
+    delete_many, failing = ObjectStore.delete_many, pin_of(history).root
 
-    def sometimes(location: object, folder: str, paths: list[str]) -> None:
-        if folder == failing:
+    def sometimes(store: ObjectStore, paths: list[str]) -> None:
+        if store.prefix == failing:
             raise StorageError(doing="removing", detail="no such luck")
-        remove(location, folder, paths)  # type: ignore[arg-type]
+        delete_many(store, paths)
 
-    monkeypatch.setattr(execute, "remove", sometimes)
+    monkeypatch.setattr(ObjectStore, "delete_many", sometimes)
     result = history.cleanup(keep=1, confirm=True)
     assert result.failed
     assert "no such luck" in str(result.table("node:Person").error)

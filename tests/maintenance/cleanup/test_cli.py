@@ -57,12 +57,12 @@ def test_a_failing_table_means_exit_code_1_and_its_error_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from omnigraph.errors import StorageError
-    from omnigraph.maintenance.cleanup import execute
+    from omnigraph.storage.objects.store import ObjectStore
 
     def failing(*_: object) -> None:
         raise StorageError(doing="removing", detail="no such luck")
 
-    monkeypatch.setattr(execute, "remove", failing)
+    monkeypatch.setattr(ObjectStore, "delete_many", failing)
     told = cli("cleanup", history.uri, "--keep", "1", "--confirm")
     assert told.code == 1
     assert "no such luck" in told.out

@@ -178,12 +178,14 @@ def test_a_store_that_fails_after_the_change_is_told_and_not_raised(
     graph: og.Graph, schema: str, dropped: str, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from omnigraph.maintenance.cleanup import execute
+    from omnigraph.storage.objects.store import ObjectStore
 
     def fails(*_: Any, **__: Any) -> None:
         raise StorageError(doing="removing", detail="no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(execute, at, fails) if at != "Remover" else patched.setattr(execute, "remove", fails)
+        where, name = (ObjectStore, "delete_many") if at == "Remover" else (execute, at)
+        patched.setattr(where, name, fails)
         result = graph.apply_schema(schema, allow_data_loss=True)
     assert result.applied
     assert "no space left" in left(result)[f"node:{dropped}"][0]

@@ -126,12 +126,12 @@ def test_a_reader_that_may_only_read_exports_without_a_lease_and_sees_previews(
     history: og.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from omnigraph.errors import StorageError
-    from omnigraph.storage.objects.json_objects import Control
+    from omnigraph.storage.objects.json_objects import JsonObjects
 
     def refused(*_: object) -> None:
         raise StorageError(doing="writing", detail="Permission denied (os error 13)")
 
-    monkeypatch.setattr(Control, "put", refused)
+    monkeypatch.setattr(JsonObjects, "put", refused)
     result = history.export(tmp_path / "out", file_format="parquet", engine="local")
     assert result.rows["node:Person"] == 4
     preview = history.plan_cleanup(keep=3)

@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph.storage.files import references
 from omnigraph.storage.files.references import Folder, References, folder_of, read_references
 from omnigraph.storage.files.version_file import NotUnderstood, fragment_references, parse_version
-from omnigraph.storage.objects.listing import listed
+from omnigraph.storage.objects.store import ObjectStore
 from tests.maintenance.cleanup.conftest import folder_of as line_of
 from tests.maintenance.cleanup.conftest import root_of
 
@@ -57,7 +57,7 @@ def rich(path: Path, row_ids: str) -> og.Graph:
 
 
 def listing(graph: og.Graph, path: str) -> Folder:
-    return folder_of(path, ((f.path, f.size, f.modified_s) for f in listed(graph._location, path)))
+    return folder_of(path, ObjectStore(graph._location, path).iter_files())
 
 
 @pytest.mark.parametrize("row_ids", ["stable", pytest.param("address", marks=pytest.mark.long)])

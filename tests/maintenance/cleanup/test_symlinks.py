@@ -13,7 +13,7 @@ import omnigraph as og
 from omnigraph.errors import StorageError, SymlinkInGraph
 from omnigraph.storage.layout import LAYOUT_NAMES
 from omnigraph.storage.objects import nofollow
-from omnigraph.storage.objects.removal import remove, remove_folders
+from omnigraph.storage.objects.store import ObjectStore
 from tests.maintenance.cleanup.conftest import files, make_old, root_of, rows
 
 
@@ -148,12 +148,13 @@ def test_removal_does_not_go_through_a_link_that_came_after_the_plan(history: og
     make_old(outside)
     (table / "data" / "late").symlink_to(outside)
     inside = table.relative_to(history.uri).as_posix()
+    store = ObjectStore(history._location, inside)
     with pytest.raises(SymlinkInGraph):
-        remove(history._location, inside, ["data/late/Documents/thesis.txt"])
+        store.delete_many(["data/late/Documents/thesis.txt"])
     with pytest.raises(StorageError):
-        remove(history._location, inside, ["../../../home/Documents/thesis.txt"])
+        store.delete_many(["../../../home/Documents/thesis.txt"])
     (outside / "empty").mkdir()
-    remove_folders(history._location, [f"{inside}/data/late"])
+    nofollow.remove_empty_folders(history._location, [f"{inside}/data/late"])
     assert (outside / "empty").is_dir()
     assert files(outside) == {"Documents/thesis.txt", "Documents/deep/photo.jpg", ".ssh/id_ed25519"}
 

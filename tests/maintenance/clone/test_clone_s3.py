@@ -13,7 +13,7 @@ from omnigraph.errors import CloneUnfinished, StorageError
 from omnigraph.maintenance.clone import transfer
 from omnigraph.maintenance.clone.plan import CopiedFile
 from omnigraph.storage.layout import locate
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.client import open_store
 from tests.faults.s3server import Fault, World
 from tests.maintenance.relocate import graphs
 

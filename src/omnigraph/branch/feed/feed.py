@@ -49,7 +49,7 @@ from omnigraph.storage import durability
 from omnigraph.storage.files.missing_versions import absence
 from omnigraph.storage.manifest.records import MAIN, Head, Pin, Record
 from omnigraph.storage.objects import leases
-from omnigraph.storage.objects.control_objects import all_exist
+from omnigraph.storage.objects.store import all_exist
 
 POLL_MIN_S, POLL_MAX_S = 0.005, 1.0
 _POLL_GROWTH = 1.5

@@ -23,7 +23,7 @@ from omnigraph.maintenance.cleanup.policy import Policy
 from omnigraph.storage.files.references import Folder, folder_of
 from omnigraph.storage.layout import CACHE, CACHE_META, Location
 from omnigraph.storage.objects import nofollow
-from omnigraph.storage.objects.listing import StoredFile, listed
+from omnigraph.storage.objects.store import ObjectStore, StoredFile
 
 
 def cached(
@@ -67,6 +67,6 @@ def _made_from(location: Location, path: str) -> tuple[str, int] | None:
 def _exists(location: Location, line: str, version: int, folders: dict[str, Folder]) -> bool:
     root, inner = "/".join(line.split("/")[:2]), "/".join(line.split("/")[2:])
     if root not in folders:
-        folders[root] = folder_of(root, ((f.path, f.size, f.modified_s) for f in listed(location, root)))
+        folders[root] = folder_of(root, ObjectStore(location, root).iter_files())
     stored = folders[root].lines.get(inner)
     return stored is not None and version in stored.versions

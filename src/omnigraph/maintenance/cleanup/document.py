@@ -24,7 +24,7 @@ from omnigraph.maintenance.cleanup.plan import (
     TablePlan,
 )
 from omnigraph.maintenance.cleanup.policy import policy_from_json
-from omnigraph.storage.objects.listing import StoredFile
+from omnigraph.storage.objects.store import StoredFile
 
 SHAPE = 1
 """Counts changes of the shape of the document."""

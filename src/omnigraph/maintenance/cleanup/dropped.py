@@ -46,7 +46,7 @@ from omnigraph.maintenance.cleanup.retained_versions import (
 )
 from omnigraph.storage.files.references import folder_of, read_tags
 from omnigraph.storage.objects.json_objects import earlier_time_s
-from omnigraph.storage.objects.listing import listed
+from omnigraph.storage.objects.store import ObjectStore
 from omnigraph.tasks.progress import Silent
 from omnigraph.write.evolve import hard_drops
 
@@ -83,7 +83,7 @@ def require_removable(committer: Committer, drops: Drops) -> None:
     retained = read_retained_versions(committer, now_s=earlier_time_s(location))
     require_pins(committer, retained, roots=set(drops.roots.values()))
     for root in drops.roots.values():
-        read_tags(location, folder_of(root, ((f.path, f.size, f.modified_s) for f in listed(location, root))))
+        read_tags(location, folder_of(root, ObjectStore(location, root).iter_files()))
 
 
 def remove_dropped(committer: Committer, drops: Drops, result: SchemaResult) -> SchemaResult:

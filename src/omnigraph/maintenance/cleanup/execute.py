@@ -49,9 +49,9 @@ from omnigraph.storage.layout import MANIFEST, Location
 from omnigraph.storage.manifest.config import SUSPICIOUS_S
 from omnigraph.storage.manifest.records import Head
 from omnigraph.storage.manifest.table import REFS, Manifest, SwapLost
-from omnigraph.storage.objects import leases
+from omnigraph.storage.objects import leases, nofollow
 from omnigraph.storage.objects.json_objects import forget_probes
-from omnigraph.storage.objects.removal import remove, remove_folders, secure_removal
+from omnigraph.storage.objects.store import ObjectStore
 from omnigraph.tasks.progress import Watcher
 
 EXCLUDE_MAX_S = 60.0
@@ -241,8 +241,8 @@ class Remover:
             retained = self.fresh()
             if retained.is_read(fork.path):
                 return ForkResult(replace(fork, files=()), "it is in use by now; skipped")
-            remove(self._location, table.path, [f.path for f in fork.files])
-            remove_folders(self._location, [fork.path])
+            ObjectStore(self._location, table.path).delete_many([f.path for f in fork.files])
+            nofollow.remove_empty_folders(self._location, [fork.path])
         except OmnigraphError as error:
             return ForkResult(replace(fork, files=()), f"skipped: {error}")
         return ForkResult(fork)
@@ -259,19 +259,22 @@ class Remover:
         if plan.error is not None or plan.is_empty:
             return TableResult.of(replace(plan, forks=()))
         removed = replace(plan, versions=(), files=(), forks=())
+        store = ObjectStore(self._location, plan.path)
         try:
             self._require_announced()
             for line, versions in sorted(plan.by_line().items()):
                 going = sorted((v for v in plan.versions if v.line == line), key=lambda v: v.version)
                 assert len(going) == len(versions)
-                remove(self._location, plan.path, [v.path for v in going])
-                secure_removal(self._location, line)
+                store.delete_many([v.path for v in going])
+                # The removal of versions is synced before the files that they refer to are removed.
+                doing = f"removing versions of {line}"
+                ObjectStore(self._location, line).sync_folder("_versions", doing=doing)
                 removed = replace(removed, versions=(*removed.versions, *going))
             # A data file before the blobs beside it: while it exists, all of its blobs do.
             for part in (False, True):
-                remove(self._location, plan.path, [f.path for f in plan.files if _is_blob(f) == part])
+                store.delete_many([f.path for f in plan.files if _is_blob(f) == part])
             removed = replace(removed, files=plan.files)
-            remove_folders(self._location, self._emptied(plan))
+            nofollow.remove_empty_folders(self._location, self._emptied(plan))
         except OmnigraphError as error:
             return TableResult.of(replace(removed, error=str(error)))
         return TableResult.of(removed)
@@ -287,8 +290,8 @@ class Remover:
     def _staged(self, staged: Staged) -> StagedResult:
         try:
             self._require_announced()
-            remove(self._location, staged.path, [f.path for f in staged.files])
-            remove_folders(self._location, [staged.path])
+            ObjectStore(self._location, staged.path).delete_many([f.path for f in staged.files])
+            nofollow.remove_empty_folders(self._location, [staged.path])
         except OmnigraphError as error:
             return StagedResult(staged, str(error))
         return StagedResult(staged)

@@ -34,8 +34,8 @@ from omnigraph.storage.layout import STAGING, TABLE_FOLDERS, TABLE_NAME, Locatio
 from omnigraph.storage.manifest.incarnations import resets
 from omnigraph.storage.manifest.records import Record
 from omnigraph.storage.manifest.table import Manifest, quote
-from omnigraph.storage.objects import listing, nofollow
-from omnigraph.storage.objects.listing import StoredFile, folders, listed
+from omnigraph.storage.objects import nofollow
+from omnigraph.storage.objects.store import ObjectStore, StoredFile
 
 _OWNER = "owner.json"
 NEVER_PUBLISHED = frozenset({"never_published", "abandoned"})
@@ -180,7 +180,8 @@ def table_folders(location: Location) -> list[str]:
     """Every table folder of the graph, relative to it, whether anything refers to it or not."""
     paths: set[str] = set()
     for letter, kind in TABLE_FOLDERS.items():
-        names = (name for name in folders(location, kind) if TABLE_NAME.fullmatch(name) and name[0] == letter)
+        folders = ObjectStore(location, kind).children().folders
+        names = (name for name in folders if TABLE_NAME.fullmatch(name) and name[0] == letter)
         paths.update(f"{kind}/{name}" for name in names)
     return sorted(paths)
 
@@ -205,10 +206,11 @@ def folders_of(location: Location, folder: str, links: list[str]) -> Iterator[tu
     """(path, files) of the folders directly below a folder of the graph. One that is a link, or has links in it, is
     left out, and the links are added to `links`.
     """
-    links += [f"{folder}/{name}" for name in listing.links(location, folder)]
-    for name in folders(location, folder):
+    children = ObjectStore(location, folder).children()
+    links += [f"{folder}/{name}" for name in children.links]
+    for name in children.folders:
         path, inner = f"{folder}/{name}", list[str]()
-        files = tuple(listed(location, path, links=inner))
+        files = tuple(ObjectStore(location, path).list_files(links=inner))
         links += [f"{path}/{link}" for link in inner]
         if not inner:
             yield path, files

@@ -38,7 +38,7 @@ from omnigraph.maintenance.cleanup.retained_versions import LineVersion, Retaine
 from omnigraph.storage.files.references import File, Folder, Line, References, folder_of, read_references, read_tags
 from omnigraph.storage.layout import MANIFEST
 from omnigraph.storage.manifest.records import MAIN
-from omnigraph.storage.objects.listing import listed
+from omnigraph.storage.objects.store import ObjectStore
 
 MANIFEST_ORPHANS_MIN_S = 30 * 86_400.0
 """Rows are appended to the manifest, and folded, in single calls that no advisory lock covers to their end: a process
@@ -161,7 +161,7 @@ class Facts:
 
 def plan_folder(facts: Facts, path: str) -> TablePlan:
     location = facts.committer.manifest.location
-    folder = folder_of(path, ((f.path, f.size, f.modified_s) for f in listed(location, path)))
+    folder = folder_of(path, ObjectStore(location, path).iter_files())
     key = facts.keys.get(table_of(path), path)
     if path == MANIFEST:
         return _plan_manifest(facts, folder)

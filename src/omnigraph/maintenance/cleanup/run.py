@@ -34,9 +34,9 @@ from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import MANIFEST
 from omnigraph.storage.manifest.records import Head
 from omnigraph.storage.objects import leases
-from omnigraph.storage.objects.control_objects import all_exist
 from omnigraph.storage.objects.json_objects import store_time_s
 from omnigraph.storage.objects.reserve import is_full
+from omnigraph.storage.objects.store import all_exist
 from omnigraph.tasks.progress import Silent, Watcher
 
 READINGS_MAX = 5

@@ -26,7 +26,7 @@ from typing import Any
 
 from omnigraph.commit import owner
 from omnigraph.storage.layout import CLEANUP, Location
-from omnigraph.storage.objects.json_objects import Control
+from omnigraph.storage.objects.json_objects import JsonObjects
 from omnigraph.storage.objects.leases import LEASE_MOST_S, Announcement, Lease
 
 OBJECT = "sightings"
@@ -133,15 +133,15 @@ def record(location: Location, objects: Iterable[Observed]) -> None:
         seen[subject.key] = asdict(
             sighting if sighting is not None and is_same else Sighting(subject.mark, clock, now_s)
         )
-    Control(location, CLEANUP).put(OBJECT, {"seen": seen})
+    JsonObjects(location, CLEANUP).put(OBJECT, {"seen": seen})
 
 
 def forget(location: Location) -> None:
-    Control(location, CLEANUP).delete([OBJECT])
+    JsonObjects(location, CLEANUP).delete([OBJECT])
 
 
 def _read(location: Location) -> dict[str, Sighting]:
-    body = Control(location, CLEANUP).read(OBJECT)
+    body = JsonObjects(location, CLEANUP).read(OBJECT)
     entries = (body or {}).get("seen")
     sightings = {}
     for key, entry in entries.items() if isinstance(entries, dict) else ():

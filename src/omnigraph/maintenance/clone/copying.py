@@ -12,8 +12,8 @@ from omnigraph.maintenance.clone.transfer import Transfer
 from omnigraph.maintenance.concurrency import map_threads
 from omnigraph.storage import durability
 from omnigraph.storage.layout import MANIFEST, TABLE_FOLDERS, Location
-from omnigraph.storage.objects.listing import listed
-from omnigraph.storage.objects.removal import remove, remove_folders
+from omnigraph.storage.objects import nofollow
+from omnigraph.storage.objects.store import ObjectStore
 from omnigraph.tasks.progress import Watcher
 
 _FOLDERS = (*TABLE_FOLDERS.values(), MANIFEST)
@@ -86,9 +86,11 @@ def _require_whole(target: Location, expected: Mapping[str, int]) -> None:
         raise StorageError(doing=f"copying {wrong[0]} to {target.uri}", detail=detail)
     extra = [path for path in sizes if path not in expected]
     if extra:
-        remove(target, "", extra)
-        remove_folders(target, _FOLDERS)
+        ObjectStore(target).delete_many(extra)
+        nofollow.remove_empty_folders(target, _FOLDERS)
 
 
 def _sizes(target: Location) -> dict[str, int]:
-    return {f"{folder}/{file.path}": file.size for folder in _FOLDERS for file in listed(target, folder)}
+    return {
+        f"{folder}/{file.path}": file.size for folder in _FOLDERS for file in ObjectStore(target, folder).list_files()
+    }

@@ -21,7 +21,7 @@ from omnigraph.storage.files.references import File, Folder, Line, folder_of, ne
 from omnigraph.storage.files.version_file import NotUnderstood
 from omnigraph.storage.layout import MANIFEST, Location
 from omnigraph.storage.manifest.records import Pin, Record
-from omnigraph.storage.objects.listing import listed
+from omnigraph.storage.objects.store import ObjectStore
 
 if TYPE_CHECKING:
     from omnigraph.storage.manifest.table import Manifest
@@ -128,7 +128,7 @@ def pins_of(tables: Iterable[TablePlan], highest: Mapping[str, Pin]) -> Iterator
 
 
 def _listed(location: Location, path: str) -> Folder:
-    return folder_of(path, ((file.path, file.size, file.modified_s) for file in listed(location, path)))
+    return folder_of(path, ObjectStore(location, path).iter_files())
 
 
 # ---- which files -----------------------------------------------------------------------------------------------------

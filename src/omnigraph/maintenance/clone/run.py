@@ -35,7 +35,7 @@ from omnigraph.storage.manifest.create import graph_exists, manifest_with_checks
 from omnigraph.storage.manifest.records import MAIN
 from omnigraph.storage.manifest.table import FORMAT, FORMAT_MAX, Manifest
 from omnigraph.storage.objects import clone_mark, conditional_put, leases, nofollow, reserve
-from omnigraph.storage.objects.listing import children
+from omnigraph.storage.objects.store import ObjectStore
 from omnigraph.tasks.engine import Engines
 from omnigraph.tasks.progress import Silent, Watcher
 
@@ -195,7 +195,7 @@ class _Run:
                 self.transfer.put(path, body)
         if self.target.is_local:
             durability.sync_tree(self.target.manifest_uri)
-        if children(self.target, f"{MANIFEST}/_versions")[0]:
+        if ObjectStore(self.target, f"{MANIFEST}/_versions").children().files_and_links:
             raise GraphExists(uri=self.target.uri)
         try:
             self.transfer.put(_version_path(version), raw, create=True)
@@ -275,8 +275,8 @@ def _is_published(source: Location, target: Location) -> bool:
 def _require_empty(target: Location) -> None:
     if target.is_local and os.path.lexists(target.uri) and not os.path.isdir(target.uri):
         raise UsageError(detail=f"{target.uri} is a file; a clone needs a folder of its own.")
-    files, folders = children(target, "")
-    foreign = sorted({*files, *folders} - {CLEANUP, CLONE})
+    children = ObjectStore(target).children()
+    foreign = sorted({*children.files, *children.links, *children.folders} - {CLEANUP, CLONE})
     if foreign:
         detail = f"{target.uri} is not empty (it holds {foreign[0]!r}); a clone needs an address of its own."
         raise UsageError(detail=detail)

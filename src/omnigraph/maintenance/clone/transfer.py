@@ -16,10 +16,9 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 from omnigraph.errors import StorageError
@@ -29,7 +28,8 @@ from omnigraph.storage.files.rebase import read_version, rebased
 from omnigraph.storage.files.version_file import NotUnderstood
 from omnigraph.storage.lance.flatten import flattened
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects.control_objects import bucket_and_key, open_bucket, open_store
+from omnigraph.storage.objects.client import in_one_bucket, store_errors
+from omnigraph.storage.objects.store import ObjectStore
 
 PIECE_BYTES = 8 << 20
 PIECES_MAX = 9_000
@@ -58,7 +58,7 @@ class Transfer:
 
     def file(self, file: CopiedFile) -> How:
         """Copy or link one file; an existing one is replaced."""
-        with _failing(f"copying {file.source} to {self.target.uri}"):
+        with store_errors(self._doing(file)):
             if self.target.is_local:
                 return self._to_disk(file)
             self._to_bucket(file)
@@ -80,14 +80,11 @@ class Transfer:
 
     def put(self, path: str, raw: bytes, *, create: bool = False) -> None:
         """Write a small file. With `create`, FileExistsError if there is one."""
-        import obstore
-        from obstore.exceptions import AlreadyExistsError
-
-        with _failing(f"writing {self.target.join(path)}"):
-            try:
-                obstore.put(open_store(self.target, ""), path, raw, mode="create" if create else "overwrite")
-            except AlreadyExistsError as error:
-                raise FileExistsError(path) from error
+        store, doing = ObjectStore(self.target), f"writing {self.target.join(path)}"
+        if create:
+            store.create(path, raw, doing=doing)
+        else:
+            store.put(path, raw, doing=doing)
 
     # ---- to a disk ---------------------------------------------------------------------------------------------------
 
@@ -124,56 +121,33 @@ class Transfer:
                 while piece := opened.read(PIECE_BYTES):
                     yield piece
             return
-        import obstore
-
-        yield from obstore.get(self._from, file.source).stream(min_chunk_size=PIECE_BYTES)
+        yield from self._from.stream(file.source, chunk_bytes=PIECE_BYTES, doing=self._doing(file))
 
     # ---- to a bucket -------------------------------------------------------------------------------------------------
 
     def _to_bucket(self, file: CopiedFile) -> None:
-        import obstore
-
-        if self._in_one_bucket and file.size <= COPIED_BY_THE_STORE_MAX:
-            keys = (f"{bucket_and_key(uri)[1]}/{path}" for uri, path in self._ends(file))
-            obstore.copy(open_bucket(self.target), *keys)
+        if in_one_bucket(self.source, self.target) and file.size <= COPIED_BY_THE_STORE_MAX:
+            self._to.copy_from(self._from, file.source, to=file.target, doing=self._doing(file))
             return
         piece_bytes = max(PIECE_BYTES, file.size // PIECES_MAX + 1)
         if file.size <= piece_bytes:
-            obstore.put(self._to, file.target, b"".join(bytes(piece) for piece in self._pieces(file)))
+            self._to.put(file.target, b"".join(bytes(piece) for piece in self._pieces(file)), doing=self._doing(file))
         elif self.source.is_local:
-            path = Path(self.source.join(file.source))
-            obstore.put(self._to, file.target, path, chunk_size=piece_bytes, max_concurrency=2)
+            path = self.source.join(file.source)
+            self._to.put_file(file.target, path, chunk_bytes=piece_bytes, doing=self._doing(file))
         else:
-            writer = obstore.open_writer(self._to, file.target, buffer_size=piece_bytes, max_concurrency=2)
+            writer = self._to.writer(file.target, chunk_bytes=piece_bytes)
             for piece in self._pieces(file):
                 writer.write(piece)
             writer.close()  # which completes the upload: one that failed is never closed, and never shows
 
-    def _ends(self, file: CopiedFile) -> tuple[tuple[Location, str], tuple[Location, str]]:
-        return (self.source, file.source), (self.target, file.target)
-
-    @property
-    def _in_one_bucket(self) -> bool:
-        if self.source.is_local or self.target.is_local or self.source.options != self.target.options:
-            return False
-        return bucket_and_key(self.source)[0] == bucket_and_key(self.target)[0]
+    def _doing(self, file: CopiedFile) -> str:
+        return f"copying {file.source} to {self.target.uri}"
 
     @cached_property
-    def _from(self) -> Any:
-        return open_store(self.source, "")
+    def _from(self) -> ObjectStore:
+        return ObjectStore(self.source)
 
     @cached_property
-    def _to(self) -> Any:
-        return open_store(self.target, "")
-
-
-@contextmanager
-def _failing(doing: str) -> Iterator[None]:
-    from obstore.exceptions import BaseError
-
-    try:
-        yield
-    except FileExistsError:
-        raise
-    except (BaseError, OSError) as error:
-        raise StorageError(doing=doing, detail=str(error)) from error
+    def _to(self) -> ObjectStore:
+        return ObjectStore(self.target)

@@ -43,7 +43,7 @@ from omnigraph.storage.lance.tables import name_of
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.objects import nofollow
-from omnigraph.storage.objects.listing import listed
+from omnigraph.storage.objects.store import ObjectStore
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -106,7 +106,7 @@ def _check_local(location: Location, segments: Mapping[str, tuple[str, Segment]]
 def _check_remote(location: Location, segments: Mapping[str, tuple[str, Segment]]) -> Iterator[tuple[str, str]]:
     sizes: dict[str, int] = {}
     for root in {posixpath.dirname(folder) for folder, _ in segments.values()}:
-        for file in listed(location, root):
+        for file in ObjectStore(location, root).iter_files():
             folder = posixpath.dirname(file.path)
             sizes[f"{root}/{folder}"] = sizes.get(f"{root}/{folder}", 0) + file.size
     for uuid, (folder, segment) in segments.items():

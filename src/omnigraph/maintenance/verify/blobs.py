@@ -22,7 +22,7 @@ from omnigraph.maintenance.verify.scope import Depth, Line, line_json, line_of, 
 from omnigraph.maintenance.verify.tables import finding_json, grouped, line_finding, opened, tried
 from omnigraph.storage.files.blob_values import ALONE, PACKED, is_elsewhere
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects.listing import listed
+from omnigraph.storage.objects.store import ObjectStore
 
 SAMPLE_BLOBS = 16
 READ_ROWS = 16
@@ -94,7 +94,7 @@ class _Sidecars:
 
     def of(self, folder: str) -> dict[str, int]:
         if folder not in self._known:
-            self._known[folder] = {f.path: f.size for f in listed(self._location, folder, links=[])}
+            self._known[folder] = {f.path: f.size for f in ObjectStore(self._location, folder).list_files(links=[])}
         return self._known[folder]
 
 

@@ -36,7 +36,7 @@ from omnigraph.storage.files.deletion_files import require_whole
 from omnigraph.storage.files.footers import FOOTED_SUFFIXES, require_footer
 from omnigraph.storage.layout import MANIFEST, Location
 from omnigraph.storage.manifest.table import Manifest
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import ObjectStore
 
 TASK_BYTES_MAX = 256 << 20
 SMALL_BYTES_MAX = 64 << 20
@@ -235,11 +235,9 @@ def _crc(location: Location, path: str) -> int | None:
     if location.is_local:
         full_path = location.join(path)
         return crc_of(full_path) if os.path.exists(full_path) else None
-    import obstore
-
     crc = 0
     try:
-        for chunk in obstore.get(open_store(location, ""), path).stream(min_chunk_size=1 << 20):
+        for chunk in ObjectStore(location).stream(path, chunk_bytes=1 << 20):
             crc = zlib.crc32(chunk, crc)
     except FileNotFoundError:
         return None

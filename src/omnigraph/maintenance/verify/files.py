@@ -34,7 +34,7 @@ from omnigraph.storage.lance import lance_api
 from omnigraph.storage.lance.indices import FRAGMENT_REUSE, BuiltIndex, built_indices
 from omnigraph.storage.lance.tables import storage_schema
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects.listing import StoredFile, listed
+from omnigraph.storage.objects.store import ObjectStore, StoredFile
 
 HISTORY_TRIES = 3
 INDEX_OF = "index "
@@ -88,7 +88,7 @@ def _listed(location: Location, root: str) -> tuple[Folder, list[str]]:
     """The table's files, and the symbolic links among them."""
     links: list[str] = []
     try:
-        return Folder(listed(location, root, links=links)), sorted(links)
+        return Folder(ObjectStore(location, root).list_files(links=links)), sorted(links)
     except SymlinkInGraph:
         return Folder([]), []  # its versions can't be opened either, which is reported for each of them
 
@@ -355,7 +355,7 @@ def _strays(
         ]
 
     unreferenced = unexplained(needed)
-    foreign = {f.path for f in folder_of(line.pin.root, ((path, 0, 0.0) for path in unreferenced)).other}
+    foreign = {f.path for f in folder_of(line.pin.root, (StoredFile(path, 0, 0.0) for path in unreferenced)).other}
     if foreign:
         text = f"files in {line.pin.root} lie where omnigraph puts none"
         names = sorted(foreign)

@@ -31,7 +31,7 @@ from omnigraph.storage.layout import (
 from omnigraph.storage.manifest.records import Head, Pin
 from omnigraph.storage.manifest.table import FORMAT
 from omnigraph.storage.objects.control_objects import ControlObjects
-from omnigraph.storage.objects.listing import StoredFile, children, folders, listed
+from omnigraph.storage.objects.store import ObjectStore, StoredFile
 
 _INTENT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\.json(#\d+)?")
 """What programs of older formats kept directly in `__recovery`."""
@@ -176,14 +176,14 @@ def check_foreign(location: Location, *, old_s: float) -> Iterator[Finding]:
 
     In folders where Lance and the store keep files of their own, only old ones.
     """
-    files, names = children(location, "")
-    foreign = [name for name in files if name != RESERVE or not location.is_local]
-    foreign += [f"{name}/" for name in names if name not in LAYOUT_FOLDERS]
+    children = ObjectStore(location).children()
+    foreign = [name for name in children.files_and_links if name != RESERVE or not location.is_local]
+    foreign += [f"{name}/" for name in children.folders if name not in LAYOUT_FOLDERS]
     for folder in TABLE_FOLDERS.values():
-        foreign += [f"{folder}/{name}" for name in children(location, folder)[0]]
+        foreign += [f"{folder}/{name}" for name in ObjectStore(location, folder).children().files_and_links]
     for folder, foreign_names in ((MANIFEST, _beside_lance), (RECOVERY, _no_control)):
         links: list[str] = []
-        old = [file for file in listed(location, folder, links=links) if file.modified_s < old_s]
+        old = [file for file in ObjectStore(location, folder).list_files(links=links) if file.modified_s < old_s]
         foreign += [f"{folder}/{path}" for path in (*foreign_names(old), *links)]
     if foreign:
         text = "files lie where omnigraph puts none"
@@ -191,7 +191,7 @@ def check_foreign(location: Location, *, old_s: float) -> Iterator[Finding]:
 
 
 def _beside_lance(files: Iterable[StoredFile]) -> Iterator[str]:
-    other = folder_of(MANIFEST, ((f.path, f.size, f.modified_s) for f in files)).other
+    other = folder_of(MANIFEST, files).other
     yield from (file.path for file in other if not BOOKKEEPING.search(file.path))
 
 
@@ -204,8 +204,8 @@ def _no_control(files: Iterable[StoredFile]) -> Iterator[str]:
 
 def _tops(location: Location, folder: str, folders_known: set[str]) -> Iterator[tuple[str, float]]:
     """(folder, time of a file in it) of everything directly below `folder` that is not known."""
-    for name in folders(location, folder):
+    for name in ObjectStore(location, folder).children().folders:
         below = f"{folder}/{name}"
         if below not in folders_known:
-            for file in listed(location, below, links=[]):
+            for file in ObjectStore(location, below).list_files(links=[]):
                 yield below, file.modified_s

@@ -12,15 +12,15 @@ import glob
 import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from omnigraph.errors import FileUnreadable, UsageError
+from omnigraph.errors import FileUnreadable, StorageError, UsageError
 from omnigraph.storage.layout import Location, locate
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import ObjectStore, StoredFile, shared_store
 
 REMOTE_BUFFER_BYTES = 1 << 20
 COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
@@ -153,47 +153,52 @@ def _below(folder: str) -> list[str]:
 
 
 def _remote_files(uri: str) -> list[InputFile]:
-    import obstore
-    from obstore.exceptions import BaseError
-
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     if not bucket:
         raise UsageError(detail=f"{uri} names no bucket; write s3://bucket/path.")
     fixed = _MAGIC.split(key, maxsplit=1)[0]
     prefix = fixed if fixed == key else fixed.rpartition("/")[0]
-    store = _store(f"s3://{bucket}")
-    try:
-        entries = [e for batch in obstore.list(store, prefix=prefix or None) for e in batch]
+    store, _ = _store_of(uri)
+    with _unreadable(uri):
+        entries = store.list_files(prefix)
         if fixed == key and not entries:
             # A listing takes whole path segments only; the name may be that of a file.
-            entries = [e for e in [_head(store, key)] if e is not None]
-    except (BaseError, OSError) as error:
-        raise FileUnreadable(path=uri, detail=str(error)) from error
+            entries = _heads(store, key)
     matching = [
         e
         for e in entries
-        if all(map(_is_data, e["path"].removeprefix(prefix).strip("/").split("/")))
-        and (fixed == key or fnmatch.fnmatchcase(e["path"], key))
-        and (not _is_rejected(e["path"]) or _is_rejected(key))
+        if all(map(_is_data, e.path.removeprefix(prefix).strip("/").split("/")))
+        and (fixed == key or fnmatch.fnmatchcase(e.path, key))
+        and (not _is_rejected(e.path) or _is_rejected(key))
     ]
-    uris = [(f"s3://{bucket}/{e['path']}", e["size"]) for e in sorted(matching, key=lambda e: e["path"])]
+    uris = [(f"s3://{bucket}/{e.path}", e.size) for e in sorted(matching, key=lambda e: e.path)]
     return [InputFile(uri, size, uri) for uri, size in uris]
 
 
-def _head(store: Any, key: str) -> Any:
-    import obstore
-
+def _heads(store: ObjectStore, key: str) -> list[StoredFile]:
     try:
-        return obstore.head(store, key)
+        return [store.head(key)]
     except FileNotFoundError:
-        return None
+        return []
 
 
-@lru_cache(maxsize=16)
-def _store(bucket: str) -> Any:
+def _store_of(uri: str) -> tuple[ObjectStore, str]:
+    """The store of the bucket that an address names, and the key in it."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
     # A location needs a prefix; the store is opened one level above it.
-    location: Location = locate(f"{bucket}/x")
-    return open_store(Location(bucket, False, location.options), "")
+    options = locate(f"s3://{bucket}/x").options
+    return shared_store(Location(f"s3://{bucket}", False, options)), key
+
+
+@contextmanager
+def _unreadable(path: str) -> Iterator[None]:
+    """Turn an error of the store into FileUnreadable."""
+    try:
+        yield
+    except StorageError as error:
+        raise FileUnreadable(path=path, detail=str(error.fields["detail"])) from error
+    except OSError as error:
+        raise FileUnreadable(path=path, detail=str(error)) from error
 
 
 def read_range(path: str, start: int, stop: int) -> bytes:
@@ -201,20 +206,12 @@ def read_range(path: str, start: int, stop: int) -> bytes:
     if stop <= start:
         return b""
     if not is_remote(path):
-        try:
-            with open(path, "rb") as file:
-                file.seek(start)
-                return file.read(stop - start)
-        except OSError as error:
-            raise FileUnreadable(path=path, detail=str(error)) from error
-    import obstore
-    from obstore.exceptions import BaseError
-
-    bucket, _, key = path.removeprefix("s3://").partition("/")
-    try:
-        return bytes(obstore.get_range(_store(f"s3://{bucket}"), key, start=start, end=stop))
-    except (BaseError, OSError) as error:
-        raise FileUnreadable(path=path, detail=str(error)) from error
+        with _unreadable(path), open(path, "rb") as file:
+            file.seek(start)
+            return file.read(stop - start)
+    store, key = _store_of(path)
+    with _unreadable(path):
+        return store.get_range(key, start, stop)
 
 
 def open_input(path: str) -> Any:
@@ -222,10 +219,8 @@ def open_input(path: str) -> Any:
     import pyarrow as pa
 
     if not is_remote(path):
-        try:
+        with _unreadable(path):
             return pa.memory_map(path)
-        except OSError as error:
-            raise FileUnreadable(path=path, detail=str(error)) from error
     return pa.PythonFile(io.BufferedReader(_Remote(path), REMOTE_BUFFER_BYTES), mode="r")
 
 
@@ -233,14 +228,9 @@ class _Remote(io.RawIOBase):
     """An object of a store as a seekable file."""
 
     def __init__(self, path: str) -> None:
-        import obstore
-        from obstore.exceptions import BaseError
-
-        bucket, _, key = path.removeprefix("s3://").partition("/")
-        try:
-            self._size: int = obstore.head(_store(f"s3://{bucket}"), key)["size"]
-        except (BaseError, OSError) as error:
-            raise FileUnreadable(path=path, detail=str(error)) from error
+        store, key = _store_of(path)
+        with _unreadable(path):
+            self._size = store.head(key).size
         self._path = path
         self._offset = 0
 

@@ -13,8 +13,7 @@ from pyarrow import ipc
 
 from omnigraph.errors import StorageError
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects import nofollow
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import ObjectStore
 
 _ARROW_MAGIC = b"ARROW1"
 _COOKIE_PLAIN, _COOKIE_RUNS = 12346, 12347
@@ -27,23 +26,7 @@ _BITMAP_BYTES = 8192
 
 def read_graph_file(location: Location, path: str) -> bytes:
     """A small file of the graph, by its path relative to the graph. FileNotFoundError if there is none."""
-    if location.is_local:
-        try:
-            return nofollow.read(location, path)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise StorageError(doing=f"reading {path}", detail=str(error)) from error
-    import obstore
-    from obstore.exceptions import BaseError
-
-    folder, _, name = path.rpartition("/")
-    try:
-        return bytes(obstore.get(open_store(location, folder), name).bytes())
-    except FileNotFoundError:
-        raise
-    except (BaseError, OSError) as error:
-        raise StorageError(doing=f"reading {path}", detail=str(error)) from error
+    return ObjectStore(location).get(path)
 
 
 def deleted_offsets(raw: bytes, *, path: str) -> np.ndarray:

@@ -13,6 +13,7 @@ from omnigraph.errors import StorageError
 from omnigraph.language import identifiers as form
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
+from omnigraph.storage.objects.store import ObjectStore
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -83,18 +84,9 @@ def _local(data: str, files: Iterable[str]) -> dict[str, int]:
 
 
 def _remote(location: Location, folder: str) -> dict[str, int]:
-    import obstore
-    from obstore.exceptions import BaseError
-
-    from omnigraph.storage.objects.control_objects import open_store
-
     sizes: dict[str, int] = {}
-    try:
-        for batch in obstore.list(open_store(location, folder)):
-            for entry in batch:
-                name, _, inner_path = entry["path"].partition("/")
-                if inner_path:
-                    sizes[name] = sizes.get(name, 0) + entry["size"]
-    except (BaseError, OSError) as error:
-        raise StorageError(doing=f"listing {folder}", detail=str(error)) from error
+    for file in ObjectStore(location, folder).iter_files():
+        name, _, inner_path = file.path.partition("/")
+        if inner_path:
+            sizes[name] = sizes.get(name, 0) + file.size
     return sizes

@@ -18,7 +18,8 @@ from omnigraph.errors import StorageError
 from omnigraph.storage import durability
 from omnigraph.storage.concurrency import map_threads
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.client import store_errors
+from omnigraph.storage.objects.store import ObjectStore
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -66,25 +67,18 @@ def _note(paths: Iterable[str]) -> None:
 
 def require_whole(location: Location, path: str, *, rows: int | None) -> None:
     """Raise StorageError unless a deletion file, by its full address, can be read and marks this number of rows."""
-    from obstore.exceptions import BaseError
-
     try:
         raw = _read(location, path)
     except FileNotFoundError:
         return
-    except (BaseError, OSError) as error:
-        raise StorageError(doing=f"reading {path}", detail=str(error)) from error
     _require_content(raw, path, rows)
 
 
 def _read(location: Location, path: str) -> bytes:
     if location.is_local:
-        with open(path, "rb") as file:
+        with store_errors(f"reading {path}", keep_missing=True), open(path, "rb") as file:
             return file.read()
-    import obstore
-
-    folder, _, name = path.removeprefix(f"{location.uri}/").rpartition("/")
-    return bytes(obstore.get(open_store(location, folder), name).bytes())
+    return ObjectStore(location).get(path.removeprefix(f"{location.uri}/"), doing=f"reading {path}")
 
 
 def _require_content(raw: bytes, path: str, rows: int | None) -> None:

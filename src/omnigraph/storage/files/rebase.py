@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 
 from omnigraph.errors import StorageError
@@ -22,7 +21,8 @@ from omnigraph.storage import durability
 from omnigraph.storage.files.base_paths import below_table, recorded_root
 from omnigraph.storage.files.version_file import NotUnderstood, VersionFile, parse_version, with_bases
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.client import store_errors
+from omnigraph.storage.objects.store import ObjectStore
 
 MARK = b"LANC"
 
@@ -33,7 +33,7 @@ class StoredVersion:
 
     path: str
     raw: bytes
-    e_tag: str | None = None
+    etag: str = ""
     modified_ns: int = 0
     inode: int = 0
 
@@ -51,18 +51,15 @@ class StoredVersion:
 
 def read_version(location: Location, path: str) -> StoredVersion | None:
     """The file of a version; None if it does not exist."""
-    with _store_errors("reading", path):
-        try:
-            if location.is_local:
-                with open(location.join(path), "rb") as file:
-                    stat = os.fstat(file.fileno())
-                    return StoredVersion(path, file.read(), modified_ns=stat.st_mtime_ns, inode=stat.st_ino)
-            import obstore
-
-            response = obstore.get(open_store(location, ""), path)
-            return StoredVersion(path, bytes(response.bytes()), e_tag=response.meta["e_tag"])
-        except FileNotFoundError:
-            return None
+    try:
+        if location.is_local:
+            with store_errors(f"reading {path}", keep_missing=True), open(location.join(path), "rb") as file:
+                stat = os.fstat(file.fileno())
+                return StoredVersion(path, file.read(), modified_ns=stat.st_mtime_ns, inode=stat.st_ino)
+        raw, etag = ObjectStore(location).get_tagged(path)
+        return StoredVersion(path, raw, etag=etag)
+    except FileNotFoundError:
+        return None
 
 
 def rebased(version: StoredVersion, table: str, *, root: str, only: str | None = None) -> bytes:
@@ -85,8 +82,10 @@ def rebased(version: StoredVersion, table: str, *, root: str, only: str | None =
 
 def replace_version(location: Location, version: StoredVersion, raw: bytes) -> bool:
     """Put other bytes in the place of a version's file; False if it is not the file any more that was read."""
-    with _store_errors("rewriting", version.path):
-        return _replace_local(location, version, raw) if location.is_local else _replace_remote(location, version, raw)
+    if not location.is_local:
+        return _replace_remote(location, version, raw)
+    with store_errors(f"rewriting {version.path}"):
+        return _replace_local(location, version, raw)
 
 
 def _replace_local(location: Location, version: StoredVersion, raw: bytes) -> bool:
@@ -110,28 +109,13 @@ def _replace_local(location: Location, version: StoredVersion, raw: bytes) -> bo
 
 
 def _replace_remote(location: Location, version: StoredVersion, raw: bytes) -> bool:
-    import obstore
-    from obstore.exceptions import NotFoundError, PreconditionError
-
-    store = open_store(location, "")
-    try:
-        obstore.put(store, version.path, raw, mode={"e_tag": version.e_tag})
-    except (PreconditionError, NotFoundError, FileNotFoundError):
-        # Or this put had succeeded, its response was lost, and the client repeated it.
-        now = read_version(location, version.path)
-        return now is not None and now.raw == raw
-    return True
+    store = ObjectStore(location)
+    if store.replace(version.path, raw, etag=version.etag, doing=f"rewriting {version.path}"):
+        return True
+    # Or this put had succeeded, its response was lost, and the client repeated it.
+    now = read_version(location, version.path)
+    return now is not None and now.raw == raw
 
 
 def _not_understood(path: str, error: NotUnderstood) -> StorageError:
     return StorageError(doing=f"reading {path}", detail=f"this omnigraph does not know what is in it: {error}")
-
-
-@contextmanager
-def _store_errors(doing: str, path: str) -> Iterator[None]:
-    from obstore.exceptions import BaseError
-
-    try:
-        yield
-    except (BaseError, OSError) as error:
-        raise StorageError(doing=f"{doing} {path}", detail=str(error)) from error

@@ -13,19 +13,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import unquote
 
-from omnigraph.errors import StorageError
 from omnigraph.storage.files.base_paths import TREE, below_table, require_own_bases
 from omnigraph.storage.files.version_file import NotUnderstood, fragment_references, index_reference, parse_version
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects import nofollow
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import ObjectStore, StoredFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,18 +101,19 @@ class Folder:
         return files_by_line
 
 
-def folder_of(path: str, listed: Iterable[tuple[str, int, float]]) -> Folder:
-    """Classify a listing: (path below the folder, size, time of the last change)."""
+def folder_of(path: str, listed: Iterable[StoredFile]) -> Folder:
+    """Classify a listing of the table folder at `path`."""
     files: list[File] = []
     other: list[File] = []
     refs: dict[str, File] = {}
     tags: list[str] = []
     entries = list(listed)
-    forks = {fork for name, _, _ in entries if (fork := _named_fork(name)) is not None}
+    forks = {fork for entry in entries if (fork := _named_fork(entry.path)) is not None}
     lines: dict[str, dict[int, File]] = {"": {}, **{f"{TREE}/{fork}": {} for fork in forks}}
-    for name, size, modified_s in entries:
+    for entry in entries:
+        name = entry.path
         line, rest = _line_of(name, forks)
-        file = _file(name, size, modified_s, line, rest)
+        file = _file(name, entry.size, entry.modified_s, line, rest)
         if file.kind == "other":
             other.append(file)
             fork = _named_fork(name)
@@ -309,33 +308,22 @@ def _read_files(
 def _bodies(location: Location, folder: Folder, line: Line, versions: Set[int]) -> Iterator[tuple[int, bytes]]:
     """The files of these versions, newest first. A version that was removed meanwhile refers to nothing."""
     order = sorted(versions, reverse=True)
-    if location.is_local:
-        for version in order:
-            try:
-                raw = nofollow.read(location, f"{folder.path}/{line.versions[version].path}")
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise StorageError(doing=f"reading a version of {folder.path}", detail=str(error)) from error
-            yield version, raw
-        return
-    import obstore
-    from obstore.exceptions import BaseError
-
-    store = open_store(location, folder.path)
+    store = ObjectStore(location, folder.path)
 
     def read(version: int) -> bytes | None:
         try:
-            return bytes(obstore.get(store, line.versions[version].path).bytes())
+            return store.get(line.versions[version].path, doing=f"reading a version of {folder.path}")
         except FileNotFoundError:
             return None
-        except (BaseError, OSError) as error:
-            raise StorageError(doing=f"reading a version of {folder.path}", detail=str(error)) from error
 
-    with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="omnigraph-versions") as pool:
-        for version, raw_or_none in zip(order, pool.map(read, order), strict=True):
-            if raw_or_none is not None:
-                yield version, raw_or_none
+    with ExitStack() as stack:
+        bodies: Iterator[bytes | None] = map(read, order)
+        if not location.is_local:
+            pool = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="omnigraph-versions")
+            bodies = stack.enter_context(pool).map(read, order)
+        for version, raw in zip(order, bodies, strict=True):
+            if raw is not None:
+                yield version, raw
 
 
 def _runs(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

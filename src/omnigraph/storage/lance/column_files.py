@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from omnigraph.storage import durability
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import ObjectStore
 
 if TYPE_CHECKING:
     from lance import LanceDataset, Transaction
@@ -85,18 +84,9 @@ def write_columns(
 def _move_and_sync(location: Location, pin: Pin, file: dict[str, Any]) -> None:
     """Move a fork's file to its root table's folder, and sync."""
     if pin.fork is not None:
-        import obstore
-        from obstore.exceptions import BaseError
-
-        try:
-            if location.is_local:
-                os.rename(*(location.join(folder, "data", file["path"]) for folder in (pin.path, pin.root)))
-            else:
-                inner = pin.path.removeprefix(f"{pin.root}/")
-                names = f"{inner}/data/{file['path']}", f"data/{file['path']}"
-                obstore.rename(open_store(location, pin.root), *names)
-        except (BaseError, OSError) as error:
-            raise StorageError(doing=f"writing columns of {pin.path}", detail=str(error)) from error
+        inner = pin.path.removeprefix(f"{pin.root}/")
+        name = f"data/{file['path']}"
+        ObjectStore(location, pin.root).rename(f"{inner}/{name}", name, doing=f"writing columns of {pin.path}")
     if location.is_local:
         durability.sync_fragments(location.join(pin.root), [{"id": 0, "files": [file]}])
 

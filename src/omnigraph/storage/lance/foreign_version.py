@@ -8,19 +8,17 @@ the files of new indices and the version's own manifest are synced.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import StorageError
 from omnigraph.storage import durability
-from omnigraph.storage.concurrency import map_threads
 from omnigraph.storage.files import checksums
 from omnigraph.storage.files.deletion_files import require_deletions
 from omnigraph.storage.lance.transactions import fragments_json
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import ObjectStore
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -46,7 +44,8 @@ def unusable_file(location: Location, pin: Pin, new: LanceDataset, *, old: Lance
         if root is None:
             return f"{file.name}, which its newest version needs, lies outside of the graph"
         needed.append((f"{root}/{file.name}", file.size))
-    for (path, size), actual in zip(needed, _sizes(location, [path for path, _ in needed]), strict=True):
+    actual_sizes = ObjectStore(location).sizes(path for path, _ in needed)
+    for (path, size), actual in zip(needed, actual_sizes, strict=True):
         if actual is None:
             return f"{path}, which its newest version needs, is missing"
         if actual == 0 or (size and actual != size):
@@ -68,35 +67,6 @@ def secure_version(location: Location, pin: Pin, new: LanceDataset, *, old: Lanc
     paths.append(durability.manifest_path(location.join(pin.path), int(new.version)))
     checksums.note(paths)
     durability.sync_files(paths)
-
-
-def _sizes(location: Location, paths: Sequence[str]) -> list[int | None]:
-    """The size of each of these files, named relative to the graph; None of one that is not there."""
-    if location.is_local:
-        return [_local_size(location.join(path)) for path in paths]
-    import obstore
-    from obstore.exceptions import BaseError
-
-    store = open_store(location, "")
-
-    def size_of(path: str) -> int | None:
-        try:
-            return int(obstore.head(store, path)["size"])
-        except FileNotFoundError:
-            return None
-        except (BaseError, OSError) as error:
-            raise StorageError(doing=f"looking for {path}", detail=str(error)) from error
-
-    return map_threads(size_of, paths)
-
-
-def _local_size(path: str) -> int | None:
-    try:
-        return os.stat(path).st_size
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise StorageError(doing=f"looking for {path}", detail=str(error)) from error
 
 
 def _new_files(new: LanceDataset, old: LanceDataset | None) -> list[_File]:

@@ -32,8 +32,7 @@ from omnigraph.storage.files import deletion_files
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.storage.objects import nofollow
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import ObjectStore
 
 if TYPE_CHECKING:
     from lance import FragmentMetadata, LanceDataset, Transaction
@@ -328,13 +327,5 @@ def _path_by_field(fragment: FragmentMetadata) -> dict[int, str]:
 def remove_detached(location: Location, pin: Pin, versions: Iterable[int]) -> None:
     """Delete detached versions that are no longer needed. Cleanup deletes those for which this fails."""
     names = [f"d{version}.manifest" for version in versions]
-    if location.is_local:
-        for name in names:
-            with suppress(OSError, StorageError):
-                nofollow.unlink(location, f"{pin.path}/_versions/{name}")
-        return
-    import obstore
-    from obstore.exceptions import BaseError
-
-    with suppress(BaseError, OSError):
-        obstore.delete(open_store(location, f"{pin.path}/_versions"), names)
+    with suppress(StorageError):
+        ObjectStore(location, f"{pin.path}/_versions").delete_many(names)

@@ -29,7 +29,8 @@ from omnigraph.storage.manifest.records import Head, Pin, Record
 from omnigraph.storage.manifest.rows import checksums_row, manifest_rows, manifest_schema, record_row, schema_row
 from omnigraph.storage.manifest.table import Manifest
 from omnigraph.storage.objects import conditional_put, nofollow, remains
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.client import store_errors
+from omnigraph.storage.objects.store import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,24 +136,25 @@ def manifest_with_checksums(raw: bytes, version: int, checksums: Packed) -> tupl
 
 
 def _copy(root: str, location: Location, head: Head) -> None:
-    import obstore
-    from obstore.exceptions import AlreadyExistsError, BaseError
-
-    store = open_store(location, MANIFEST)
-    newest = min(Path(root, "_versions").glob("*.manifest"))
-    files = [p for p in Path(root).rglob("*") if p.is_file() and p.parent.name != "_versions"]
+    store = ObjectStore(location, MANIFEST)
+    doing = f"creating {location.manifest_uri}"
+    with store_errors(doing):
+        newest = min(Path(root, "_versions").glob("*.manifest"))
+        version, version_name = newest.read_bytes(), str(newest.relative_to(root))
+        files = [p for p in Path(root).rglob("*") if p.is_file() and p.parent.name != "_versions"]
+        bodies = {str(path.relative_to(root)): path.read_bytes() for path in files}
     try:
-        for path in files:
-            obstore.put(store, str(path.relative_to(root)), path.read_bytes())
+        for name, raw in bodies.items():
+            store.put(name, raw, doing=doing)
         if location.is_local:
             durability.sync_tree(location.manifest_uri)
-        obstore.put(store, str(newest.relative_to(root)), newest.read_bytes(), mode="create")
-    except (AlreadyExistsError, BaseError, OSError) as error:
+        store.create(version_name, version, doing=doing)
+    except (FileExistsError, StorageError) as error:
         if _is_own(location, head):
             return
-        if isinstance(error, AlreadyExistsError):
+        if isinstance(error, FileExistsError):
             raise GraphExists(uri=location.uri) from error
-        raise StorageError(doing=f"creating {location.manifest_uri}", detail=str(error)) from error
+        raise
 
 
 def _is_own(location: Location, head: Head) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from omnigraph.errors import CloneUnfinished, StorageError
 from omnigraph.storage.layout import CLONE, Location
-from omnigraph.storage.objects.json_objects import Control, store_time_s
+from omnigraph.storage.objects.json_objects import JsonObjects, store_time_s
 
 ALIVE_S, RENEWED_EVERY_S = 600.0, 60.0
 _NAME = "source.json"
@@ -30,8 +30,8 @@ def unfinished(location: Location) -> CloneUnfinished | None:
 
 
 def _read(location: Location) -> dict[str, Any] | None:
-    control = Control(location, CLONE)
-    if not any(note.name == _NAME for note in control.notes()):  # listing creates no folder
+    control = JsonObjects(location, CLONE)
+    if not any(entry.path == _NAME for entry in control.entries()):  # listing creates no folder
         return None
     return control.read(_NAME)
 
@@ -42,7 +42,7 @@ def marked(
 ) -> Iterator[None]:
     """Hold the mark while the block runs. If the block fails, the mark stays for the next clone."""
     _require_free(location, source, owner, is_gone)
-    control = Control(location, CLONE)
+    control = JsonObjects(location, CLONE)
     body = {"source": source, "owner": dict(owner)}
     control.put(_NAME, body)
     _active.add(location.uri)
@@ -84,5 +84,5 @@ def _require_free(
     holder = mark.get("owner")
     if holder is None or is_gone(holder) or (holder == dict(owner) and location.uri not in _active):
         return
-    if store_time_s(location) - Control(location, CLONE).modified_s(_NAME) < ALIVE_S:
+    if store_time_s(location) - JsonObjects(location, CLONE).modified_s(_NAME) < ALIVE_S:
         raise CloneUnfinished(uri=location.uri, source=source, detail=": another process is at work on it")

@@ -25,8 +25,8 @@ from contextlib import suppress
 
 from omnigraph.errors import StorageError, UnsupportedStore
 from omnigraph.storage.layout import CLEANUP, Location
-from omnigraph.storage.objects.control_objects import open_store
 from omnigraph.storage.objects.json_objects import PROBE
+from omnigraph.storage.objects.store import ObjectStore
 
 _PROBES = 2
 _NO_LINKS = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
@@ -45,24 +45,23 @@ def require_conditional(location: Location) -> None:
 
 
 def _refuses_second_put(location: Location) -> bool:
-    import obstore
-    from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
+    from obstore.exceptions import NotSupportedError
 
-    store = open_store(location, CLEANUP)
+    store = ObjectStore(location, CLEANUP)
     name = f"{PROBE}{secrets.token_hex(6)}"
     try:
         # The first put is refused only if its response was lost and the client repeated it.
         for _ in range(2):
-            obstore.put(store, name, b"{}", mode="create")
-    except AlreadyExistsError:
+            store.create(name, b"{}")
+    except FileExistsError:
         return True
-    except (NotImplementedError, NotSupportedError) as error:
-        raise _unsupported(location, "it refuses puts with If-None-Match: *") from error
-    except (BaseError, OSError) as error:
-        raise StorageError(doing=f"creating {CLEANUP}/{name}", detail=str(error)) from error
+    except (NotImplementedError, StorageError) as error:
+        if isinstance(error, NotImplementedError) or isinstance(error.__cause__, NotSupportedError):
+            raise _unsupported(location, "it refuses puts with If-None-Match: *") from error
+        raise
     finally:
-        with suppress(BaseError, OSError):  # the next cleanup removes it
-            obstore.delete(store, name)
+        with suppress(StorageError):  # the next cleanup removes it
+            store.delete([name])
     return False
 
 

@@ -13,39 +13,29 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from omnigraph.errors import FileUnwritable, StorageError
 from omnigraph.storage import durability
 from omnigraph.storage.layout import Location
-from omnigraph.storage.objects.control_objects import open_store
+from omnigraph.storage.objects.store import ObjectStore
 
 
 class Folder:
     def __init__(self, location: Location) -> None:
         self.location = location
-        self._opened: Any = None
+        self._bucket = ObjectStore(location)
 
     @property
     def uri(self) -> str:
         return self.location.uri
 
-    @property
-    def _store(self) -> Any:
-        if self._opened is None:
-            self._opened = open_store(self.location, "")
-        return self._opened
-
     def files(self, subfolder: str = "") -> dict[str, int]:
         """Every file in the folder, or in one folder of it, however deep, with its size in bytes."""
-        if self.location.is_local:
-            with self._store_errors(subfolder):
-                return dict(self._walk(subfolder))
-        import obstore
-
         with self._store_errors(subfolder):
-            listed = obstore.list(self._store, subfolder or None).collect()
-        return {str(entry["path"]): int(entry["size"]) for entry in listed}
+            if self.location.is_local:
+                return dict(self._walk(subfolder))
+            listed = self._bucket.iter_files(subfolder, doing=self._doing(subfolder))
+            return {file.path: file.size for file in listed}
 
     def _walk(self, subfolder: str) -> Iterator[tuple[str, int]]:
         top = self._path(subfolder) if subfolder else self.uri
@@ -67,12 +57,9 @@ class Folder:
                 except FileExistsError:
                     return False
                 return True
-            import obstore
-            from obstore.exceptions import AlreadyExistsError
-
             try:
-                obstore.put(self._store, name, body, mode="create")
-            except AlreadyExistsError:
+                self._bucket.create(name, body, doing=self._doing(name))
+            except FileExistsError:
                 return False
             return True
 
@@ -86,9 +73,7 @@ class Folder:
             try:
                 if self.location.is_local:
                     return Path(self._path(name)).read_bytes()
-                import obstore
-
-                return bytes(obstore.get(self._store, name).bytes())
+                return self._bucket.get(name, doing=self._doing(name))
             except FileNotFoundError:
                 return None
 
@@ -110,9 +95,7 @@ class Folder:
                     durability.sync_files([partial])
                     os.replace(partial, self._path(name))
                 else:
-                    import obstore
-
-                    obstore.put(self._store, name, Path(partial))
+                    self._bucket.put_file(name, partial, doing=self._doing(name))
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(partial)
@@ -131,9 +114,7 @@ class Folder:
                 if self.location.is_local:
                     os.unlink(self._path(name))
                 else:
-                    import obstore
-
-                    obstore.delete(self._store, name)
+                    self._bucket.delete([name], doing=self._doing(name))
 
     def drop(self, name: str) -> None:
         """Remove one folder of this folder with everything in it."""
@@ -155,14 +136,17 @@ class Folder:
 
     @contextmanager
     def _store_errors(self, name: str) -> Iterator[None]:
-        """Translate errors: those of a disk name the file, those of a bucket the store."""
-        from obstore.exceptions import BaseError
-
+        """Translate errors: those of a disk name the file, those of a bucket the whole address."""
         try:
             yield
-        except (BaseError, OSError) as error:
-            where = f"{self.uri}/{name}" if name else self.uri
-            if self.location.is_local:
-                reason = getattr(error, "strerror", None) or str(error)
-                raise FileUnwritable(path=where, detail=f"{reason.rstrip('.').lower()}.") from error
-            raise StorageError(doing=f"reading or writing {where}", detail=str(error)) from error
+        except OSError as error:
+            if not self.location.is_local:
+                raise StorageError(doing=self._doing(name), detail=str(error)) from error
+            detail = f"{(error.strerror or str(error)).rstrip('.').lower()}."
+            raise FileUnwritable(path=self._where(name), detail=detail) from error
+
+    def _where(self, name: str) -> str:
+        return f"{self.uri}/{name}" if name else self.uri
+
+    def _doing(self, name: str) -> str:
+        return f"reading or writing {self._where(name)}"

@@ -34,8 +34,8 @@ from omnigraph.storage import durability
 from omnigraph.storage.files.missing_versions import absence
 from omnigraph.storage.layout import CLEANUP, LEASES, Location
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.storage.objects.control_objects import all_exist
-from omnigraph.storage.objects.json_objects import Control, Note
+from omnigraph.storage.objects.json_objects import JsonObjects
+from omnigraph.storage.objects.store import StoredFile, all_exist
 
 LEASE_S = 600.0
 """How long a lease is valid without a renewal."""
@@ -108,13 +108,13 @@ class Held:
 
     def renew(self) -> None:
         begun_s = _boottime_s()
-        Control(self.location, LEASES).put(self.name, _renewed(self.body))
+        JsonObjects(self.location, LEASES).put(self.name, _renewed(self.body))
         self._has_lapsed |= self._renewed_s is not None and _boottime_s() - self._renewed_s > self.body["seconds"]
         self._renewed_s = begun_s
 
     def release(self) -> None:
         with suppress(StorageError):  # it expires by itself
-            Control(self.location, LEASES).delete([self.name])
+            JsonObjects(self.location, LEASES).delete([self.name])
 
 
 def _renewed(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def hold(location: Location, pins: Iterable[Pin], *, seconds: float = LEASE_S, *
 
 def renew(location: Location, lease_id: str) -> None:
     """Renew the lease of another process: a task of a job does that for its driver."""
-    control = Control(location, LEASES)
+    control = JsonObjects(location, LEASES)
     body = control.read(f"{lease_id}.json")
     if body:
         control.put(f"{lease_id}.json", _renewed(body))
@@ -238,25 +238,25 @@ def renew(location: Location, lease_id: str) -> None:
 
 def leases(location: Location) -> list[Lease]:
     """All leases, valid or not. Raises StorageError for one that can't be read; none is ignored."""
-    control = Control(location, LEASES)
+    control = JsonObjects(location, LEASES)
     all_leases = []
-    for note in control.notes():
-        if not note.name.endswith(".json"):
+    for entry in control.entries():
+        if not entry.path.endswith(".json"):
             continue  # a temporary file of a crashed writer
-        body = control.read(note.name)
+        body = control.read(entry.path)
         if body is not None:
-            all_leases.append(_lease(note, body))
+            all_leases.append(_lease(entry, body))
     return all_leases
 
 
-def _lease(note: Note, body: Mapping[str, Any]) -> Lease:
+def _lease(entry: StoredFile, body: Mapping[str, Any]) -> Lease:
     try:
         return Lease(
-            id=note.name.removesuffix(".json"),
+            id=entry.path.removesuffix(".json"),
             pins=_versions(body["pins"]),
             seconds=_seconds(body["seconds"]),
-            mark=f"{note.mark}|{body.get('renewal', '')}",
-            modified_s=note.modified_s,
+            mark=f"{entry.etag}|{body.get('renewal', '')}",
+            modified_s=entry.modified_s,
             owner=body.get("owner"),
             branch=str(body.get("branch") or ""),
             commit=str(body.get("commit") or ""),
@@ -264,7 +264,7 @@ def _lease(note: Note, body: Mapping[str, Any]) -> Lease:
             renewing=bool(body.get("renewing")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StorageError(doing=f"reading {LEASES}/{note.name}", detail="it can't be understood") from error
+        raise StorageError(doing=f"reading {LEASES}/{entry.path}", detail="it can't be understood") from error
 
 
 def _versions(body: Any) -> dict[str, frozenset[int]]:
@@ -282,15 +282,15 @@ def drop(location: Location, expired: Iterable[Lease]) -> None:
     marks = {lease.id: lease.mark for lease in expired}
     if marks:
         unchanged = [lease.id for lease in leases(location) if marks.get(lease.id) == lease.mark]
-        Control(location, LEASES).delete(f"{i}.json" for i in unchanged)
+        JsonObjects(location, LEASES).delete(f"{i}.json" for i in unchanged)
 
 
 def _forget_old(location: Location, is_gone: IsGone) -> None:
     """Delete old leases of processes that are gone. The store's clock only selects the candidates."""
-    control = Control(location, LEASES)
-    notes = control.notes()
-    newest_s = max((n.modified_s for n in notes), default=0.0)  # the time of the lease that was just taken
-    old_names = [n.name for n in notes if newest_s - n.modified_s > LEASE_MOST_S + FORGOTTEN_AFTER_S]
+    control = JsonObjects(location, LEASES)
+    entries = control.entries()
+    newest_s = max((e.modified_s for e in entries), default=0.0)  # the time of the lease that was just taken
+    old_names = [e.path for e in entries if newest_s - e.modified_s > LEASE_MOST_S + FORGOTTEN_AFTER_S]
     control.delete(name for name in old_names if is_gone((control.read(name) or {}).get("owner")))
 
 
@@ -320,7 +320,7 @@ def announce(
         "files": dict(files),
         "unreferenced": dict(unreferenced or {}),
     }
-    Control(location, CLEANUP).put(f"{name}.json", body)
+    JsonObjects(location, CLEANUP).put(f"{name}.json", body)
     return name
 
 
@@ -357,26 +357,26 @@ def _files_of(listed: Iterable[Announcement]) -> set[str]:
 
 def announcements(location: Location) -> list[Announcement]:
     """All announcements. Raises HostileOrDamagedManifest for one that no cleanup wrote: its content is unknown."""
-    control = Control(location, CLEANUP)
+    control = JsonObjects(location, CLEANUP)
     readable = []
-    for note in control.notes():
-        if note.name.endswith(".json"):
-            body = control.read(note.name)
+    for entry in control.entries():
+        if entry.path.endswith(".json"):
+            body = control.read(entry.path)
             if body:
-                readable.append(_announcement(note, body))
+                readable.append(_announcement(entry, body))
     return readable
 
 
-def _announcement(note: Note, body: Mapping[str, Any]) -> Announcement:
-    with form.reading(f"{CLEANUP}/{form.shown(note.name)}"):
+def _announcement(entry: StoredFile, body: Mapping[str, Any]) -> Announcement:
+    with form.reading(f"{CLEANUP}/{form.shown(entry.path)}"):
         return Announcement(
-            id=note.name.removesuffix(".json"),
+            id=entry.path.removesuffix(".json"),
             owner=body.get("owner"),
             versions=_versions(body.get("versions") or {}),
             files=_paths(body.get("files") or {}),
             unreferenced=_paths(body.get("unreferenced") or {}),
-            mark=note.mark,
-            modified_s=note.modified_s,
+            mark=entry.etag,
+            modified_s=entry.modified_s,
         )
 
 
@@ -386,4 +386,4 @@ def _paths(body: Any) -> dict[str, list[str]]:
 
 def withdraw(location: Location, ids: Iterable[str]) -> None:
     """Delete announcements whose versions and files were removed, or stay."""
-    Control(location, CLEANUP).delete(f"{i}.json" for i in ids)
+    JsonObjects(location, CLEANUP).delete(f"{i}.json" for i in ids)

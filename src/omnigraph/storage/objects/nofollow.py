@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -38,6 +38,10 @@ class Children(NamedTuple):
     files: list[str]
     folders: list[str]
     links: list[str]
+
+    @property
+    def files_and_links(self) -> list[str]:
+        return sorted([*self.files, *self.links])
 
 
 # ---- refusing --------------------------------------------------------------------------------------------------------
@@ -170,11 +174,17 @@ def children(location: Location, folder: str) -> Children:
     return names_by_kind
 
 
-def read(location: Location, path: str) -> bytes:
-    """A file of the graph. FileNotFoundError if there is none."""
+def read(location: Location, path: str, *, start: int = 0, size: int = -1) -> bytes:
+    """A file of the graph, or `size` bytes of it. FileNotFoundError if there is none."""
     folder, _, name = path.rpartition("/")
-    with opened(location, folder) as folder_fd, open(_open(name, _FILE, folder_fd, location.join(path)), "rb") as file:
-        return file.read()
+    with opened(location, folder) as folder_fd:
+
+        def opener(file_name: str, _: int) -> int:
+            return _open(file_name, _FILE, folder_fd, location.join(path))
+
+        with open(name, "rb", opener=opener) as file:
+            file.seek(start)
+            return file.read(size)
 
 
 # ---- removing --------------------------------------------------------------------------------------------------------
@@ -195,6 +205,13 @@ def remove_empty(location: Location, folder: str) -> None:
         parent, _, name = folder.rpartition("/")
         with opened(location, parent) as folder_fd:
             os.rmdir(name, dir_fd=folder_fd)
+
+
+def remove_empty_folders(location: Location, folders: Iterable[str]) -> None:
+    """Remove folders of a local graph that are empty, with the empty folders in them."""
+    if location.is_local:
+        for folder in folders:
+            remove_empty(location, folder)
 
 
 def remove_tree(location: Location, folder: str) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from omnigraph.errors import CloneUnfinished, ManifestMissing, NotAGraph, StorageError
 from omnigraph.storage.layout import CLONE, LAYOUT_FOLDERS, MANIFEST, TABLE_FOLDERS, TABLE_NAME, Location
 from omnigraph.storage.objects import clone_mark
-from omnigraph.storage.objects.listing import children, files_below
+from omnigraph.storage.objects.store import ObjectStore
 
 TABLES_MAX = 20
 _FIRST_VERSION = re.compile(r"(_versions/18446744073709551614\.manifest|_transactions/0-[^/]+\.txn)")
@@ -55,7 +55,7 @@ def lost_graph(location: Location) -> ManifestMissing | CloneUnfinished | None:
     """The error for a graph without any version of its manifest; None if there is no graph, or only the remains of a
     crashed `init`.
     """
-    folders = [name for name in children(location, "")[1] if name in LAYOUT_FOLDERS]
+    folders = [name for name in ObjectStore(location).children().folders if name in LAYOUT_FOLDERS]
     unfinished = clone_mark.unfinished(location) if CLONE in folders else None
     if unfinished is not None:
         return unfinished
@@ -63,7 +63,11 @@ def lost_graph(location: Location) -> ManifestMissing | CloneUnfinished | None:
     if evidence is None:
         return None
     tables = {
-        kind: [f"{folder}/{name}" for name in children(location, folder)[1] if TABLE_NAME.fullmatch(name)]
+        kind: [
+            f"{folder}/{name}"
+            for name in ObjectStore(location, folder).children().folders
+            if TABLE_NAME.fullmatch(name)
+        ]
         for kind, folder in (("node", TABLE_FOLDERS["n"]), ("edge", TABLE_FOLDERS["e"]))
     }
     names = [name for table_paths in tables.values() for name in table_paths]
@@ -77,7 +81,7 @@ def lost_graph(location: Location) -> ManifestMissing | CloneUnfinished | None:
 
 
 def _files(location: Location, folder: str) -> Iterator[str]:
-    return (f"{folder}/{file.path}" for file in files_below(location, folder))
+    return (f"{folder}/{file.path}" for file in ObjectStore(location, folder).iter_files())
 
 
 def _is_evidence(path: str) -> bool:
