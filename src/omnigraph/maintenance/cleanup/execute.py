@@ -51,7 +51,7 @@ from omnigraph.storage.manifest.records import Head
 from omnigraph.storage.manifest.table import REFS, Manifest, SwapLost
 from omnigraph.storage.objects import leases
 from omnigraph.storage.objects.json_objects import forget_probes
-from omnigraph.storage.objects.removal import remove, remove_folders, secure_removal
+from omnigraph.storage.objects.removal import remove, remove_folders, sync_removal
 from omnigraph.tasks.progress import Watcher
 
 EXCLUDE_MAX_S = 60.0
@@ -265,7 +265,7 @@ class Remover:
                 going = sorted((v for v in plan.versions if v.line == line), key=lambda v: v.version)
                 assert len(going) == len(versions)
                 remove(self._location, plan.path, [v.path for v in going])
-                secure_removal(self._location, line)
+                sync_removal(self._location, line)
                 removed = replace(removed, versions=(*removed.versions, *going))
             # A data file before the blobs beside it: while it exists, all of its blobs do.
             for part in (False, True):

@@ -53,7 +53,7 @@ MISSING = "its files are missing"
 CUT = "its files are cut short or overwritten"
 DAMAGED = "the footer of a file is damaged"
 UNREADABLE = "it can't be read"
-PROPERTY_REMOVED = "the property that it is over is gone"
+PROPERTY_REMOVED = "the property that it is over was removed"
 
 
 def built_anew(
@@ -141,7 +141,7 @@ def _vectors_in(table: LanceDataset, column: str) -> int | str:
     vectors = int(table.count_rows(f"{name_of(column)} IS NOT NULL"))
     if vectors < VECTORS_MIN:
         return "no vectors yet" if not vectors else f"{vectors} vectors of at least {VECTORS_MIN}"
-    directed = directed_vectors(table, column, most=VECTORS_MIN)
+    directed = directed_vectors(table, column, count_max=VECTORS_MIN)
     if directed < VECTORS_MIN:
         text = "all of its vectors are zero" if not directed else f"{directed} vectors that are not zero"
         return f"{text}; it takes {VECTORS_MIN} that have a direction"

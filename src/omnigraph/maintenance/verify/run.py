@@ -51,7 +51,7 @@ from omnigraph.maintenance.verify.tables import finding_of
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.manifest.records import Head
 from omnigraph.storage.manifest.tags import read_tags
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 from omnigraph.tasks.runner import Runner
 from omnigraph.tasks.staging import Staging, new_staging
 
@@ -73,7 +73,7 @@ class VerifyOptions:
     seed: int | None = None
 
 
-def verify(committer: Committer, engines: Engines, options: VerifyOptions) -> VerifyResult:
+def verify(committer: Committer, engines: EngineSettings, options: VerifyOptions) -> VerifyResult:
     """Check one branch or all of them. Read-only."""
     try:
         return _verify(committer, engines, options)
@@ -81,7 +81,7 @@ def verify(committer: Committer, engines: Engines, options: VerifyOptions) -> Ve
         end_children()
 
 
-def _verify(committer: Committer, engines: Engines, options: VerifyOptions) -> VerifyResult:
+def _verify(committer: Committer, engines: EngineSettings, options: VerifyOptions) -> VerifyResult:
     if options.quick and options.full:
         raise UsageError(detail="--quick and --full exclude each other: the one reads no data, the other all of it.")
     if options.orphans_older_than_s < 0:

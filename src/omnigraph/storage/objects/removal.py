@@ -61,7 +61,7 @@ def remove_folders(location: Location, folders: Iterable[str]) -> None:
         nofollow.remove_empty(location, folder)
 
 
-def secure_removal(location: Location, line: str) -> None:
+def sync_removal(location: Location, line: str) -> None:
     """Sync the removal of versions before the files that they refer to are removed."""
     if not location.is_local or not durability.fsync_enabled():
         return
