@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli.commands.demo import _places
-from omnigraph.demo.query_story import Answer, Asked, Question, compare
+from omnigraph.demo.query_story import Answer, Question, QuestionTimes, compare
 from omnigraph.demo.story import MARK, prepare_folder
 from omnigraph.errors import UsageError
 
@@ -104,7 +104,7 @@ def test_the_demo_can_be_run_again_in_its_folder_and_tells_what_it_found_as_json
 def test_an_answer_that_differs_after_optimize_ends_the_demo() -> None:
     asked = [Question("traversal", "who?", "circle", {})]
     before, after = [Answer([{"people": n}], f"people\n{n}", 0.1, 0.1) for n in (3, 4)]
-    assert compare(asked, [before], [before]) == (Asked("circle", 1, (0.1, 0.1), (0.1, 0.1)),)
+    assert compare(asked, [before], [before]) == (QuestionTimes("circle", 1, (0.1, 0.1), (0.1, 0.1)),)
     with pytest.raises(AssertionError, match="optimize changed the answer to circle"):
         compare(asked, [before], [after])
 

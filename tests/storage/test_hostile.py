@@ -116,10 +116,10 @@ def test_the_name_of_a_type_never_becomes_a_path(world: Path, name: str, tmp_pat
 
 def test_an_export_looks_at_names_where_they_become_paths() -> None:
     from omnigraph.language.schema.model import NodeType
-    from omnigraph.pipeline.export.folder import _place
+    from omnigraph.pipeline.export.folder import _type_path
 
     with pytest.raises(HostileOrDamagedManifest):
-        _place(NodeType("../../x"), "csv")
+        _type_path(NodeType("../../x"), "csv")
 
 
 @pytest.mark.parametrize("name", ["a`b", "a b", "A", "", "id", "_rowid", "a'", "x\x00"], ids=ascii)

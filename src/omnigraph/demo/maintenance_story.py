@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import omnigraph as og
 from omnigraph.config.sizes import size_text
 from omnigraph.demo.narrator import Narrator
-from omnigraph.demo.query_story import Asked, ask, compare, questions, tell_answers
+from omnigraph.demo.query_story import QuestionTimes, compare, questions, run_questions, tell_answers
 from omnigraph.errors import UncoveredDrift
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class MaintenanceSummary:
     drift: dict[str, str]
     errors: int
     report: str
-    asked: tuple[Asked, ...]
+    asked: tuple[QuestionTimes, ...]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -91,11 +91,11 @@ def tell_maintenance(
     fragmented = _decay(graph, before, narrator)
     asked = questions(graph)
     began = time.monotonic()
-    before_it = ask(graph.uri, asked)
+    before_it = run_questions(graph.uri, asked)
     times["ask"] = time.monotonic() - began
     fresh = _optimize(graph, fragmented, narrator, times)
     began = time.monotonic()
-    after_it = ask(graph.uri, asked)
+    after_it = run_questions(graph.uri, asked)
     times["ask"] += time.monotonic() - began
     compared = compare(asked, before_it, after_it)
     removed, tidy = _cleanup(graph, fresh, narrator, times)

@@ -46,7 +46,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionTimes:
     """One question before and after optimize, for programs. Pairs are seconds: first run, second run."""
 
     name: str
@@ -74,12 +74,12 @@ def questions(graph: og.Graph) -> tuple[Question, ...]:
     )
 
 
-def ask(uri: str, asked: Sequence[Question]) -> list[Answer]:
+def run_questions(uri: str, asked: Sequence[Question]) -> list[Answer]:
     """Steps 1 and 2: every question on a handle of its own, twice."""
-    return [_ask(uri, question) for question in asked]
+    return [_run_question(uri, question) for question in asked]
 
 
-def _ask(uri: str, question: Question) -> Answer:
+def _run_question(uri: str, question: Question) -> Answer:
     with og.open(uri) as graph:
         began = time.monotonic()
         result = graph.query(QUESTIONS, question.name, question.params)
@@ -92,11 +92,13 @@ def _ask(uri: str, question: Question) -> Answer:
     return Answer(rows, str(result), first_s, again_s)
 
 
-def compare(asked: Sequence[Question], before: Sequence[Answer], after: Sequence[Answer]) -> tuple[Asked, ...]:
+def compare(asked: Sequence[Question], before: Sequence[Answer], after: Sequence[Answer]) -> tuple[QuestionTimes, ...]:
     """Check that both rounds have the same rows, and return their times."""
     for question, old, new in zip(asked, before, after, strict=True):
         assert old.rows == new.rows, f"optimize changed the answer to {question.name}: {old.table}\n{new.table}"
-    return tuple(Asked(q.name, len(a.rows), b.seconds, a.seconds) for q, b, a in zip(asked, before, after, strict=True))
+    return tuple(
+        QuestionTimes(q.name, len(a.rows), b.seconds, a.seconds) for q, b, a in zip(asked, before, after, strict=True)
+    )
 
 
 def tell_answers(

@@ -36,7 +36,7 @@ from omnigraph.pipeline.file.run import PipelineResult, run_pipeline
 HERE = Path(__file__).parent
 MARK = ".omnigraph-demo"
 """A file that marks a folder of a demo, whose files a demo may replace."""
-MADE = (
+DEMO_FILES = (
     "graph",
     "follows",
     "report.html",
@@ -104,7 +104,7 @@ def prepare_folder(folder: str) -> None:
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, MARK)):
         raise UsageError(detail=f"{folder} is not empty and not from a demo; name a new folder with --keep.")
     os.makedirs(folder, exist_ok=True)
-    for name in MADE:
+    for name in DEMO_FILES:
         path = os.path.join(folder, name)
         shutil.rmtree(path) if os.path.isdir(path) else Path(path).unlink(missing_ok=True)
     Path(folder, MARK).write_text("made by `omnigraph demo`; may be removed\n")

@@ -21,7 +21,7 @@ BY_TASKS = {
     "pipeline.merge_tasks.TASKS_BYTES_MIN": 0,
     "branch.merge.row_tasks.CHUNK_BYTES": 2_000,
     "branch.merge.row_tasks.FRAGMENT_BYTES": 4_000,
-    "storage.table_version.BOUNDED_ADDRESSES_MAX": 4,
+    "storage.diff.table_version.BOUNDED_ADDRESSES_MAX": 4,
 }
 WAYS = (IN_ONE_PIECE, BY_TASKS)
 

@@ -1,4 +1,4 @@
-"""What cleanup removes and what it never touches: the lines 20 to 30 of E1, and what follows from them."""
+"""What cleanup removes and what it never touches."""
 
 from __future__ import annotations
 

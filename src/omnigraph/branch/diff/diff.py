@@ -108,6 +108,7 @@ class Diff:
         return self.batches()
 
     def batches(self, *, rows_max: int = PAGE_ROWS) -> Iterator[pa.Table]:
+        """The changes of all types, at most `rows_max` rows at a time."""
         for _, batches in self.by_type(rows_max=rows_max):
             yield from batches
 
@@ -135,6 +136,7 @@ class Diff:
         return self.dataframes(self.of_type(type_name), self.filter)
 
     def of_type(self, type_name: str) -> TypeChanges:
+        """The changes of one type; without rows if it has none. UnknownType if neither state has it."""
         chosen = ChangeFilter(types=(type_name,))
         chosen.require_known(self.old.schema, self.new.schema)
         for changes in self._types:
@@ -160,6 +162,7 @@ class Diff:
         return {**self.head_json(), "changes": changes}
 
     def head_json(self) -> dict[str, Any]:
+        """Both commits and the changes of the schema, without row changes."""
         return {"base": self.base, "target": self.target, "schema": [step.to_json() for step in self.schema]}
 
     # ---- lease -------------------------------------------------------------------------------------------------------

@@ -96,6 +96,7 @@ class Policy:
         return self.default
 
     def rules(self) -> list[Rule]:
+        """The default rule, then those of branch patterns in order."""
         return [self.default, *(rule for _, rule in self.branches)]
 
     @property

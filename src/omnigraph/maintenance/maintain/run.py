@@ -137,6 +137,7 @@ class MaintainResult:
         return all(step.ok for step in self.steps)
 
     def step(self, name: StepName, branch: str | None = None) -> Step:
+        """The first step of that name, on that branch if one is named."""
         return next(s for s in self.steps if s.name == name and branch in (None, s.branch))
 
     def to_json(self) -> dict[str, Any]:

@@ -335,6 +335,7 @@ class OptimizeResult:
         return all(t.error is None for t in self.tables)
 
     def table(self, table_key: str) -> TableResult:
+        """The result of one table."""
         return next(t for t in self.tables if t.table_key == table_key)
 
     def to_json(self) -> dict[str, Any]:

@@ -340,6 +340,7 @@ class VerifyResult:
         return not any(f.severity == "error" for f in self.findings)
 
     def count(self, severity: Severity) -> int:
+        """The number of findings of a severity."""
         return sum(f.severity == severity for f in self.findings)
 
     def to_json(self) -> dict[str, Any]:

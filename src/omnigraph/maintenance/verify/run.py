@@ -96,7 +96,7 @@ def _verify(committer: Committer, engines: EngineSettings, options: VerifyOption
     runner = engines.runner(work_bytes=work_bytes, requested=options.engine, local_below_bytes=LOCAL_BELOW_BYTES)
     job = _Job(manifest.location, history, scope, runner, options)
     findings = [*history.findings, *(scope.findings if history.is_known else ()), *job.findings()]
-    findings += _around(committer, history, heads, options)
+    findings += _outside_tables(committer, history, heads, options)
     findings += check_manifest_files(manifest, history.checksums)
 
     def look(again: Scope, all_values: bool) -> list[Finding]:
@@ -111,7 +111,9 @@ def _verify(committer: Committer, engines: EngineSettings, options: VerifyOption
     return VerifyResult(checked, result, runner.engine, time.monotonic() - started)
 
 
-def _around(committer: Committer, history: History, heads: Sequence[Head], options: VerifyOptions) -> Iterator[Finding]:
+def _outside_tables(
+    committer: Committer, history: History, heads: Sequence[Head], options: VerifyOptions
+) -> Iterator[Finding]:
     location, old_s = committer.manifest.location, time.time() - options.orphans_older_than_s
     named = {head.branch: head for head in heads}
     yield from check_locks(committer, named)
