@@ -12,9 +12,9 @@ from benchmarks.report import Result, median_ms
 def run() -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="omnigraph-bench-") as folder:
         graphs = {n: _graph(f"{folder}/{n}", n) for n in (5, 100)}
-        opened = {n: _least(lambda uri=uri: _open(uri)) for n, uri in graphs.items()}
+        opened = {n: _fastest_s(lambda uri=uri: _open(uri)) for n, uri in graphs.items()}
         yield _result("opening a graph and taking a snapshot", opened)
-        made = {n: _least(lambda uri=uri: _branch(uri), rounds=2) for n, uri in graphs.items()}
+        made = {n: _fastest_s(lambda uri=uri: _branch(uri), rounds=2) for n, uri in graphs.items()}
         yield _result("creating and deleting a branch", made)
 
 
@@ -33,7 +33,7 @@ def _graph(uri: str, tables: int) -> str:
     return uri
 
 
-def _least(call, *, rounds: int = 3) -> float:
+def _fastest_s(call, *, rounds: int = 3) -> float:
     return min(median_ms(lambda _: call(), count=30) for _ in range(rounds))
 
 

@@ -96,7 +96,7 @@ def _wrong_winners(graph: Any, lines: list[dict[str, Any]], newest_first: list[s
 
 
 def violations(
-    path: Path | str, log: Path | str, *, branches: tuple[str, ...] = ("main",), wait_most_s: float
+    path: Path | str, log: Path | str, *, branches: tuple[str, ...] = ("main",), wait_max_s: float
 ) -> list[str]:
     """Everything that is wrong afterwards: read by a fresh handle, before and after it writes once on every branch."""
     import omnigraph
@@ -109,7 +109,7 @@ def violations(
         began = time.monotonic()
         world.write(graph, "afterwards", n=int(began * 1e6), branch=branch)
         waited_s = time.monotonic() - began
-        if waited_s > wait_most_s:
+        if waited_s > wait_max_s:
             found.append(f"{branch} could be written only after {waited_s:.2f} s")
         found += world.broken_rules(graph.snapshot(branch), must_hold=promised | {"afterwards"})
         found += wrong_epochs(graph, branch)

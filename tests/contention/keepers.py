@@ -99,7 +99,7 @@ def keep_writing(
     client: str,
     seconds: float,
     seed: int,
-    rows_most: int = 400,
+    rows_max: int = 400,
     pause_s: float = 0.0,
     beside: str | None = None,
 ) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def keep_writing(
     while time.monotonic() < until and not (beside and os.path.exists(beside)):
         began = time.monotonic()
         act = rng.choice(("append", "append", "upsert", "upsert", "delete")) if ledger else "append"
-        if act == "append" and len(ledger) >= rows_most:
+        if act == "append" and len(ledger) >= rows_max:
             act = "delete"
         try:
             if act == "append":
@@ -223,13 +223,13 @@ def keep_optimizing(
     pause_s: float = 0.0,
     target_rows_per_fragment: int = 400,
     deferred: bool = False,
-    commits_least: int = 0,
-    seconds_most: float = 0.0,
+    commits_min: int = 0,
+    seconds_max: float = 0.0,
     finished: str | None = None,
 ) -> dict[str, Any]:
     """One optimize after the other: how many, how many had something to do, what failed, and when each ended.
 
-    It goes on beyond its time, up to `seconds_most`, until `commits_least` of them had something to do, and then makes
+    It goes on beyond its time, up to `seconds_max`, until `commits_min` of them had something to do, and then makes
     the file `finished`: a slow machine is no failure.
     """
     import omnigraph
@@ -237,9 +237,7 @@ def keep_optimizing(
     graph = omnigraph.open(uri)
     told: dict[str, Any] = {"runs": 0, "commits": 0, "failed": [], "ended_s": [], "fragments_removed": 0, "rounds": 0}
     began = time.monotonic()
-    while (taken_s := time.monotonic() - began) < seconds or (
-        told["commits"] < commits_least and taken_s < seconds_most
-    ):
+    while (taken_s := time.monotonic() - began) < seconds or (told["commits"] < commits_min and taken_s < seconds_max):
         how: dict[str, Any] = {}
         if deferred:
             how = {"drain": True} if told["runs"] % 3 == 2 else {"defer_index_remap": True}

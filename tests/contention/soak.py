@@ -125,7 +125,7 @@ def run(processes: Processes, folder: Path, seed: int, total: Sum) -> list[str]:
         for line in read_log(crowd.log)
         if line["did"] == "refused" and not (cast.lost_answers and line["condition"] == "storage_failed")
     ]
-    found += violations(path, crowd.log, branches=cast.branches, wait_most_s=cast.lease_s + NOISE_S)
+    found += violations(path, crowd.log, branches=cast.branches, wait_max_s=cast.lease_s + NOISE_S)
     _count(crowd, total)
     return found
 

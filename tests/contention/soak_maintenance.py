@@ -50,7 +50,7 @@ class Figures:
     data_files: int
     data_mb: float
     index_files: int
-    versions_most: int
+    versions_max: int
     manifest_versions: int
     manifest_kb: float
     """The size of its newest version, which every reader and writer reads."""
@@ -78,7 +78,7 @@ class Figures:
             data_files=len(data),
             data_mb=round(sum(data) / 2**20, 1),
             index_files=sum("/_indices/" in place for place, _ in files),
-            versions_most=max(n for table, n in versions.items() if table != mine),
+            versions_max=max(n for table, n in versions.items() if table != mine),
             manifest_versions=versions[mine],
             manifest_kb=round(newest[0][1] / 1024, 1),  # Lance counts names down: the first is the newest
             all_files=len(files),
@@ -98,7 +98,7 @@ def run(processes: Processes, path: Path, *, seconds: float, seed: int) -> tuple
         return processes.start(job, {"uri": str(path), "seconds": seconds, **arguments})
 
     writers = [
-        start("keep_writing", client=f"w{i}", seed=rng.randrange(2**32), rows_most=ROWS_MAX, pause_s=0.02)
+        start("keep_writing", client=f"w{i}", seed=rng.randrange(2**32), rows_max=ROWS_MAX, pause_s=0.02)
         for i in range(WRITERS)
     ]
     readers = [start("keep_reading", seed=rng.randrange(2**32), pause_s=0.2) for _ in range(READERS)]

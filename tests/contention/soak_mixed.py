@@ -103,7 +103,7 @@ class Soak:
         wrong = [line for end in ended for line in wrong_end(end)]
         self.totals.snapshots += sum(snapshots_of(end) for end in ended)
         wrong += self._read_log(crowd)
-        wrong += _wrong_afterwards(uri, crowd, wait_most_s=lease_s + NOISE_S)
+        wrong += _wrong_afterwards(uri, crowd, wait_max_s=lease_s + NOISE_S)
         self.totals.rounds += 1
         self.totals.kills += crowd.tally.kills
         self.totals.stops += crowd.tally.stops
@@ -162,7 +162,7 @@ class Soak:
         return wrong
 
 
-def _wrong_afterwards(uri: str, crowd: Crowd, *, wait_most_s: float) -> list[str]:
+def _wrong_afterwards(uri: str, crowd: Crowd, *, wait_max_s: float) -> list[str]:
     import omnigraph
     from omnigraph.errors import OmnigraphError
 
@@ -176,7 +176,7 @@ def _wrong_afterwards(uri: str, crowd: Crowd, *, wait_most_s: float) -> list[str
         wrong = [f"branches are lost: {lost[:3]}"] if lost else []
         for branch in set(branches) - {"main", "kept"}:
             world.write(graph, "afterwards", n=time.monotonic_ns(), branch=branch)
-        wrong += violations(uri, crowd.log, branches=("main", "kept"), wait_most_s=wait_most_s)
+        wrong += violations(uri, crowd.log, branches=("main", "kept"), wait_max_s=wait_max_s)
         wrong += _wrong_merges(graph, lines)
         wrong += _verified(graph)
         graph.cleanup(keep=1, confirm=True)

@@ -23,7 +23,7 @@ def test_writers_beside_schema_apply(crowd_of: MakeCrowd) -> None:
     for ended in crowd.finish():
         assert ended.acknowledged, ended
         assert not (isinstance(ended.value, dict) and ended.value.get("broken")), ended
-    assert not violations(crowd.path, crowd.log, wait_most_s=NOISE_S)
+    assert not violations(crowd.path, crowd.log, wait_max_s=NOISE_S)
     graph = omnigraph.open(crowd.path)
     assert changer.job.wait().value == 4
     assert "Round3" in graph.schema().node
@@ -41,7 +41,7 @@ def test_writers_beside_branches_that_come_and_go(crowd_of: MakeCrowd) -> None:
     for ended in crowd.finish():
         assert ended.acknowledged, ended
         assert not (isinstance(ended.value, dict) and ended.value.get("broken")), ended
-    assert not violations(crowd.path, crowd.log, wait_most_s=NOISE_S)
+    assert not violations(crowd.path, crowd.log, wait_max_s=NOISE_S)
     assert [b.name for b in omnigraph.open(crowd.path).branches()] == ["main"]
 
 
@@ -58,4 +58,4 @@ def test_a_writer_of_a_branch_that_is_deleted_under_it_is_told_so(crowd_of: Make
         assert ended.value["done"] < 400
     told = {line["condition"] for line in read_log(crowd.log) if line["did"] == "refused"}
     assert told == {"branch_not_found"}
-    assert not violations(crowd.path, crowd.log, wait_most_s=NOISE_S)
+    assert not violations(crowd.path, crowd.log, wait_max_s=NOISE_S)

@@ -26,7 +26,7 @@ def test_a_process_with_a_wrong_clock_takes_its_turn_like_any_other(crowd_of: Ma
         assert ended.acknowledged, ended
         assert ended.value["done"] == 15
         assert ended.value["longest_s"] < NOISE_S
-    assert not violations(crowd.path, crowd.log, wait_most_s=NOISE_S)
+    assert not violations(crowd.path, crowd.log, wait_max_s=NOISE_S)
     kinds = [commit.kind for commit in omnigraph.open(crowd.path).commits()]
     assert "recovery" not in kinds, "a live writer was taken for a dead one"
 
@@ -41,4 +41,4 @@ def test_a_dead_writer_is_recovered_from_at_once_whatever_the_clock_says(crowd_o
     (ended,) = crowd.finish()
     assert ended.value["done"] == 1
     assert ended.value["longest_s"] < NOISE_S
-    assert not violations(crowd.path, crowd.log, wait_most_s=NOISE_S)
+    assert not violations(crowd.path, crowd.log, wait_max_s=NOISE_S)

@@ -25,4 +25,4 @@ def test_writers_whose_answers_are_lost(crowd_of: Callable[[float], Crowd]) -> N
     # A write may be given up after several losses in a row; the audit sees to it that it is not there then.
     assert all(text.startswith("storage_failed") for text in refused), refused
     assert sum(line["did"] == "ack" for line in lines) > 24
-    assert not violations(crowd.path, crowd.log, wait_most_s=LEASE_S + NOISE_S)
+    assert not violations(crowd.path, crowd.log, wait_max_s=LEASE_S + NOISE_S)

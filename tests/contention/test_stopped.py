@@ -47,7 +47,7 @@ def test_a_writer_stopped_past_its_lease_loses_nothing_and_breaks_nothing(
     stopped.signal(signal.SIGCONT)
     for ended in crowd.finish():
         assert ended.acknowledged, ended
-    assert not violations(crowd.path, crowd.log, wait_most_s=NOISE_S)
+    assert not violations(crowd.path, crowd.log, wait_max_s=NOISE_S)
 
 
 @pytest.mark.parametrize("phase", ["claim", "recover", "restore", "decide"])
@@ -64,7 +64,7 @@ def test_a_recoverer_stopped_past_its_lease_is_itself_recovered_from(crowd_of: M
     stopped.signal(signal.SIGCONT)
     for ended in crowd.finish():
         assert ended.acknowledged, ended
-    assert not violations(crowd.path, crowd.log, wait_most_s=NOISE_S)
+    assert not violations(crowd.path, crowd.log, wait_max_s=NOISE_S)
 
 
 def test_a_crowd_of_which_any_may_be_stopped_or_killed_at_any_time(crowd_of: MakeCrowd) -> None:
@@ -83,4 +83,4 @@ def test_a_crowd_of_which_any_may_be_stopped_or_killed_at_any_time(crowd_of: Mak
         assert not ended.hung
         assert not (ended.result or {}).get("error"), ended
     assert crowd.tally.kills + crowd.tally.stops > 0
-    assert not violations(crowd.path, crowd.log, wait_most_s=LEASE_S + NOISE_S)
+    assert not violations(crowd.path, crowd.log, wait_max_s=LEASE_S + NOISE_S)

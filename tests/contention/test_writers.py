@@ -35,7 +35,7 @@ def finish(crowd: Crowd, *, writes: int = WRITES, branches: tuple[str, ...] = ("
         if "broken" in ended.value:
             assert ended.value["snapshots"] > 5
             assert not ended.value["broken"]
-    assert not violations(crowd.path, crowd.log, branches=branches, wait_most_s=NOISE_S)
+    assert not violations(crowd.path, crowd.log, branches=branches, wait_max_s=NOISE_S)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("own", marks=pytest.mark.long), "shared"])

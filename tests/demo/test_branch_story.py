@@ -10,7 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph.demo import branch_story
 from omnigraph.demo.branch_story import BRANCH, CONFLICTS_FILE, LINE_CHARS_MAX, TAG, Merged, tell_branches
-from omnigraph.demo.narrator import Stage
+from omnigraph.demo.narrator import Narrator
 
 SCHEMA = Path(branch_story.__file__).with_name("social.pg")
 
@@ -29,8 +29,8 @@ def graph(tmp_path: Path) -> og.Graph:
 def test_an_agents_branch_is_compared_merged_and_its_conflict_resolved_by_file(graph: og.Graph, tmp_path: Path) -> None:
     said: list[str] = []
     times: dict[str, float] = {}
-    stage = Stage(say=lambda text: said.extend(text.splitlines()), watch=nullcontext)
-    merged = tell_branches(graph, str(tmp_path), stage=stage, times=times)
+    narrator = Narrator(say=lambda text: said.extend(text.splitlines()), watch=nullcontext)
+    merged = tell_branches(graph, str(tmp_path), narrator=narrator, times=times)
     conflicting = "node:Person person.with.a.long.name2"
     changes = {"insert": 2, "update": 3, "delete": 0}
     assert merged == Merged(BRANCH, TAG, changes, {conflicting: "divergent_update"}, inserted=2, updated=3)
@@ -52,6 +52,6 @@ def test_an_agents_branch_is_compared_merged_and_its_conflict_resolved_by_file(g
 
 
 def test_a_command_that_does_not_end_as_the_demo_says_ends_the_demo(graph: og.Graph, tmp_path: Path) -> None:
-    stage = Stage(say=lambda _: None, watch=nullcontext)
+    narrator = Narrator(say=lambda _: None, watch=nullcontext)
     with pytest.raises(AssertionError, match="nowhere"):
-        branch_story._command(["branch", "merge", "graph", "nowhere"], str(tmp_path), stage)
+        branch_story._command(["branch", "merge", "graph", "nowhere"], str(tmp_path), narrator)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli.commands.demo import _places
-from omnigraph.demo.query_story import Answer, Asked, Question, compare
+from omnigraph.demo.query_story import Answer, Question, QuestionTimes, compare
 from omnigraph.demo.story import MARK, prepare_folder
 from omnigraph.errors import UsageError
 
@@ -35,21 +35,21 @@ def test_the_demo_tells_its_story_and_keeps_its_folder(tmp_path: Path) -> None:
     done = demo("--keep", "kept", home=home)
     assert done.returncode == 0, done.stdout + done.stderr
     for told in (
-        "broken on purpose",
-        "All of it was found",
+        "invalid on purpose",
+        "All of them were found",
         "no commit is made",
         "vectors in",
-        "settled it",
+        "recovered its operation",
         "its advice, among others: run omnigraph optimize",
         "all tables in one commit",
         "the plan: ",
         "node:Company    Delete: suspicious, refused",
         "node:Tag        CreateIndex: verified maintenance, published",
-        "nothing is wrong",
+        ": no errors.",
         f"The report, with plots of every table before and after: {home / 'kept' / 'report.html'}",
         "12. Questions, asked before and after the optimize of step 7. The rows are the same",
         "traversal: where do the people work",
-        "full text: which posts speak of",
+        "full text: which posts mention",
         "vector: which posts are about",
         "hybrid: both,",
         "13. An agent corrects cities",
@@ -104,7 +104,7 @@ def test_the_demo_can_be_run_again_in_its_folder_and_tells_what_it_found_as_json
 def test_an_answer_that_differs_after_optimize_ends_the_demo() -> None:
     asked = [Question("traversal", "who?", "circle", {})]
     before, after = [Answer([{"people": n}], f"people\n{n}", 0.1, 0.1) for n in (3, 4)]
-    assert compare(asked, [before], [before]) == (Asked("circle", 1, (0.1, 0.1), (0.1, 0.1)),)
+    assert compare(asked, [before], [before]) == (QuestionTimes("circle", 1, (0.1, 0.1), (0.1, 0.1)),)
     with pytest.raises(AssertionError, match="optimize changed the answer to circle"):
         compare(asked, [before], [after])
 

@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph.errors import StorageError
 from omnigraph.index.build import build_segment
-from omnigraph.storage.lance.indices import secure_segment
+from omnigraph.storage.lance.indices import sync_segment
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 
@@ -53,6 +53,6 @@ def test_a_segment_file_that_was_cut_short_is_refused_whatever_size_lance_has_no
         files = [list(f) for f in made["files"]]
         files[place_in_list][1] = size // 2
         with pytest.raises(StorageError, match="cut short"):
-            secure_segment(location, pin, {**made, "files": files})
+            sync_segment(location, pin, {**made, "files": files})
         file.write_bytes(whole)
-    secure_segment(location, pin, made)
+    sync_segment(location, pin, made)

@@ -155,7 +155,7 @@ def test_without_retention_or_without_confirmation_cleanup_only_looks(graph: og.
     versions = graph.stats().versions
     result = graph.maintain(confirm=True)
     assert result.step("cleanup").outcome == "previewed"
-    assert "nobody has said what to keep" in result.step("cleanup").notes[0]
+    assert "no retention is configured" in result.step("cleanup").notes[0]
     assert result.ok
     result = graph.maintain(keep=1)
     assert result.step("cleanup").outcome == "previewed"

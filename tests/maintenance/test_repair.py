@@ -46,7 +46,7 @@ def compacted(graph: Any) -> Any:
     return graph
 
 
-# ---- the lines of E1 that concern repair -----------------------------------------------------------------------------
+# ---- what repair does -----------------------------------------------------------------------------------------------
 
 
 def test_10_drift_by_compaction_is_previewed_as_verified_maintenance_and_nothing_moves(compacted: Any) -> None:
@@ -256,7 +256,7 @@ def test_leftovers_among_drift_are_never_published_not_even_by_force_and_can_be_
     strangers.stamped_append(graph, "Left", "leftover", stamp=strangers.decided_stamp(graph, "Left"))
     strangers.append(graph, "Left", "raw")
     found = row(graph.repair(confirm=True, force=True))
-    assert (found.action, "given up" in found.error) == ("refused", True)
+    assert (found.action, "aborted operation" in found.error) == ("refused", True)
     assert row(graph.repair(confirm=True, discard=True)).action == "discarded"
     assert ids(graph) == {"old", "older"}
     graph.upsert({"Left": [{"name": "new"}]})

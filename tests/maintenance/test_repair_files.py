@@ -264,5 +264,5 @@ def test_a_head_below_the_pin_is_neither_published_nor_discarded(path: Path, gra
         found = row(omnigraph.open(path).repair(confirm=True, **way))
         assert (found.classification, found.action) == ("unverifiable", "refused")
         assert found.lance_head_version < found.manifest_version == at
-        assert f"the published version {at} is gone" in found.error
+        assert f"the published version {at} no longer exists" in found.error
     assert (pinned(graph), graph.snapshot().commit) == (at, before)

@@ -106,7 +106,7 @@ def test_drift_dead_writers_and_leftovers_are_told(graph: og.Graph) -> None:
     found = graph.stats()
     assert found.drifted_tables == ("node:Person",)
     assert (found.pending, found.pending_dead) == (1, 1)
-    assert "run omnigraph maintain: 1 operation of a dead writer is not settled" in found.advice
+    assert "run omnigraph maintain: 1 operation of a crashed writer is not recovered" in found.advice
     assert "run omnigraph repair: node:Person was changed without omnigraph" in found.advice
 
 

@@ -19,7 +19,7 @@ from omnigraph.pipeline.bulk import input_splits
 from omnigraph.pipeline.csv import blocks
 from omnigraph.pipeline.csv.options import csv_format
 from omnigraph.pipeline.csv.read import read_csv
-from omnigraph.pipeline.csv.splits import csv_segments, cut_files, look_at
+from omnigraph.pipeline.csv.splits import csv_segments, split_files, with_headers
 from omnigraph.pipeline.load.input_files import find_files
 from omnigraph.pipeline.load.table_sources import TableSource
 from omnigraph.tasks.runner import LocalRunner
@@ -41,7 +41,9 @@ Rows = list[tuple[int, list[str | None]]]
 
 def read(path: Path, options: dict[str, str], *, size: int) -> tuple[list[str], Rows, list[int]]:
     """Header, rows and records that are no rows, with their lines, of a path that is cut about every `size` bytes."""
-    files = cut_files(LocalRunner(parallelism=2), [(f, options) for f in look_at(find_files(path), options)], size=size)
+    files = split_files(
+        LocalRunner(parallelism=2), [(f, options) for f in with_headers(find_files(path), options)], size=size
+    )
     rows: Rows = []
     bad: list[int] = []
     for file in files:

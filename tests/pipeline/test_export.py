@@ -20,7 +20,7 @@ from omnigraph.pipeline.export.folder import export_folder, make_plan
 from omnigraph.pipeline.export.stream import Format
 from omnigraph.pipeline.export.tasks import write_part
 from omnigraph.storage.layout import locate
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 from omnigraph.tasks.runner import LocalRunner, TaskFunction
 from tests.commit import plant
 from tests.pipeline.conftest import SCHEMA
@@ -119,7 +119,7 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def folder_of(graph: og.Graph, out: Path, *, watcher: Any = None, **options: Any) -> og.ExportResult:
-    engines = Engines("local") if watcher is None else Engines("local", watcher=watcher)
+    engines = EngineSettings("local") if watcher is None else EngineSettings("local", watcher=watcher)
     return export_folder(graph.snapshot(), locate(out), engines, **options)
 
 

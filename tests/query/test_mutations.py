@@ -1,4 +1,4 @@
-"""Mutations: every rule of the catalogue (C4, C5), statement by statement, on real tables."""
+"""Mutations: every rule of the language, statement by statement, on real tables."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def items(graph: og.Graph, column: str) -> dict[str, Any]:
     return {r["id"]: r[column] for r in graph.nodes("Item").to_pylist()}
 
 
-# ---- C5: one query, one commit ---------------------------------------------------------------------------------------
+# ---- one query, one commit -------------------------------------------------------------------------------------------
 
 
 def test_one_query_is_one_commit_at_the_end(graph: og.Graph) -> None:
@@ -502,7 +502,7 @@ def test_equal_rows_of_one_key_are_written_once_and_different_ones_refused(graph
     assert set(refused.value.to_json()["by_rule"]) == {"key"}
 
 
-# ---- C4: rules -------------------------------------------------------------------------------------------------------
+# ---- rules -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What section B2 of the language says, line by line, on both ways of crossing edges."""
+"""What patterns of the language mean, line by line, on both ways of crossing edges."""
 
 from __future__ import annotations
 

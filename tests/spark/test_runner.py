@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import KeyConflict, TaskFailed, UsageError
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 from omnigraph.tasks.runner import LocalRunner, Runner, SparkRunner, task_function, task_name
 from tests.spark import work
 
@@ -102,7 +102,7 @@ def test_ctrl_c_cancels_the_job(runner: tuple[Runner, Counting]) -> None:
 def test_small_work_runs_here_and_large_work_on_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.tasks.engine.active_session", lambda: None)
     monkeypatch.delenv("OMNIGRAPH_ENGINE", raising=False)
-    engines = Engines()
+    engines = EngineSettings()
     assert engines.choose(work_bytes=1000)[0] == "local"
     assert engines.choose(work_bytes=100 << 20) == ("spark", "work of 100 MiB")
     assert engines.choose(work_bytes=None)[0] == "spark"

@@ -68,7 +68,7 @@ def nearest(found: Any, k: int) -> int:
 
 
 def rewrite(base: Any, fragments: list[int], new_id: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `storage.rewrite` does: compact outside, commit an own Rewrite with an explicit id."""
+    """What `storage.lance.rewrite` does: compact outside, commit an own Rewrite with an explicit id."""
     options = {"target_rows_per_fragment": 1_000_000, "num_threads": 1}
     plan = json.loads(Compaction.plan(base, options).json())
     chosen = [base.get_fragment(n).metadata.to_json() for n in fragments]
@@ -92,7 +92,7 @@ def rewritten(base: Any, done: dict[str, Any], new: dict[str, Any]) -> Any:
 def test_the_primary_key_fences_upserts_only_until_the_key_has_an_index(
     tmp_path: Path, with_index: bool, copies: int
 ) -> None:
-    """L2: Two stale handles upsert one new key. Worked around by the door (`commit`), which holds writers apart."""
+    """Two stale handles upsert one new key. Worked around by the committer (`commit`), which holds writers apart."""
     field = pa.field("id", pa.int64(), nullable=False, metadata={"lance-schema:unenforced-primary-key": "true"})
     rows = pa.table({"id": [1, 2]}, schema=pa.schema([field]))
     made = lance.write_dataset(rows, str(tmp_path / "t"), enable_stable_row_ids=True)
@@ -106,7 +106,7 @@ def test_the_primary_key_fences_upserts_only_until_the_key_has_an_index(
 
 
 def test_the_same_transaction_committed_twice_appends_twice(tmp_path: Path) -> None:
-    """L9: A commit is not idempotent. Worked around by `commit.turn`: the outcome is asked for, never tried again."""
+    """A commit is not idempotent. Worked around by `commit.attempt`: the outcome is asked for, never tried again."""
     made = table(tmp_path, 1)
     fragments = write_fragments(batch(range(3)), made, mode="append", enable_stable_row_ids=True)
     tx = Transaction(read_version=made.version, operation=LanceOperation.Append(fragments))
@@ -128,7 +128,7 @@ def test_a_restore_lands_over_anything(tmp_path: Path) -> None:
 
 
 def test_a_rewrite_that_remapped_an_index_can_not_be_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L3: `read_transaction` raises TypeError. Worked around by `storage.lance.lance_api.operations`, which gives the
+    """`read_transaction` raises TypeError. Worked around by `storage.lance.lance_api.operations`, which gives the
     class the defaults that it lacks (they are taken away here, as another test may have been first).
     """
     made = table(tmp_path)
@@ -167,7 +167,7 @@ def test_deletes_and_compaction_leave_neighbours_short_on_stable_row_ids(tmp_pat
 
 
 def test_a_compaction_of_fragments_that_were_touched_meanwhile_is_refused_and_leaves_a_version(tmp_path: Path) -> None:
-    """L6: Writers starve it. Worked around by `storage.rewrite`, which replays what was deleted meanwhile."""
+    """Writers starve it. Worked around by `storage.lance.rewrite`, which replays what was deleted meanwhile."""
     made = table(tmp_path)
     options = {"target_rows_per_fragment": 1000}
     done = [task.execute(made) for task in Compaction.plan(made, options).tasks]
@@ -178,7 +178,7 @@ def test_a_compaction_of_fragments_that_were_touched_meanwhile_is_refused_and_le
 
 
 def test_a_rewrite_on_the_newest_version_brings_deleted_rows_back(tmp_path: Path) -> None:
-    """O1: Lance compares versions, not rows. Worked around by `storage.rewrite.Replayer`."""
+    """Lance compares versions, not rows. Worked around by `storage.lance.rewrite.Replayer`."""
     made = table(tmp_path)
     done, new = rewrite(made, [0, 1], 5000)
     made.delete("id < 5")
@@ -200,7 +200,7 @@ def test_an_own_rewrite_drops_a_btree_and_keeps_the_coverage_of_others(tmp_path:
 
 
 def test_a_compaction_whose_commit_fails_takes_its_files_along(tmp_path: Path) -> None:
-    """lance#8123, where the failure hides a success; `storage.rewrite.commit_deferred` and who calls it."""
+    """lance#8123, where the failure hides a success; `storage.lance.rewrite.commit_deferred` and who calls it."""
     made = table(tmp_path)
     task = Compaction.plan(made, {"target_rows_per_fragment": 1_000}).tasks[0]
     before = set(Path(made.uri).rglob("*.lance"))
@@ -214,7 +214,7 @@ def test_a_compaction_whose_commit_fails_takes_its_files_along(tmp_path: Path) -
 
 
 def test_fragments_under_and_outside_an_index_are_not_compacted_together(tmp_path: Path) -> None:
-    """Worked around by `storage.rewrite`, which makes tasks of its own choice of fragments."""
+    """Worked around by `storage.lance.rewrite`, which makes tasks of its own choice of fragments."""
     made = table(tmp_path, 2)
     made.create_scalar_index("id", "BTREE")
     for k in range(2, 4):
@@ -224,7 +224,7 @@ def test_fragments_under_and_outside_an_index_are_not_compacted_together(tmp_pat
 
 
 def test_compact_files_on_a_branch_breaks_its_btree(tmp_path: Path) -> None:
-    """B1: the index is written below the branch and looked for in the root. Worked around by `storage.rewrite`, whose
+    """The index is written below the branch and looked for in the root. Worked around by `storage.lance.rewrite`, whose
     own Rewrite and segments are right there too.
     """
     made = table(tmp_path)
@@ -273,7 +273,7 @@ def test_an_extra_segment_beside_one_of_updated_rows_answers_with_old_values(tmp
 
 @pytest.mark.parametrize(("named", "is_right"), [(True, True), (False, False)])
 def test_moved_rows_count_as_covered_unless_every_field_is_named(tmp_path: Path, named: bool, is_right: bool) -> None:
-    """O3: an Update that says that rows moved and names no field marks the new fragment as covered by all indices.
+    """An Update that says that rows moved and names no field marks the new fragment as covered by all indices.
     Worked around by `storage.edit`, which names every field.
     """
     made = table(tmp_path)
@@ -297,7 +297,7 @@ def test_moved_rows_count_as_covered_unless_every_field_is_named(tmp_path: Path,
 
 
 def test_the_default_way_to_extend_indices_can_be_told_to_go_wrong(tmp_path: Path) -> None:
-    """L5: `optimize_indices(num_indices_to_merge=0)` after an update: the same stale answers. We never call it."""
+    """`optimize_indices(num_indices_to_merge=0)` after an update: the same stale answers. We never call it."""
     made = table(tmp_path)
     made.create_scalar_index("kind", "BITMAP", name="i")
     made = updated(made, range(20))
@@ -316,7 +316,7 @@ def test_a_vector_column_named_as_one_of_lance_itself_panics(tmp_path: Path) -> 
 
 
 def test_a_second_whole_vector_segment_beside_the_first_panics(tmp_path: Path) -> None:
-    """O6: PanicException is no Exception. Worked around by `index.segments` (what is built again replaces what was) and
+    """PanicException is no Exception. Worked around by `index.segments` (what is built again replaces what was) and
     `storage.lance.lance_api.reading` (a panic is a failure of the store).
     """
     made = table(tmp_path)
@@ -329,7 +329,7 @@ def test_a_second_whole_vector_segment_beside_the_first_panics(tmp_path: Path) -
 
 
 def test_a_graph_index_that_lost_rows_in_a_deferred_compaction_can_not_be_asked(tmp_path: Path) -> None:
-    """L7: HNSW after partial deletes. Worked around by `maintenance.optimize.plan`, which builds it again first."""
+    """HNSW after partial deletes. Worked around by `maintenance.optimize.plan`, which builds it again first."""
     made = table(tmp_path, rows=80, enable_stable_row_ids=False)
     made.create_index("v", "IVF_HNSW_SQ", num_partitions=1)
     made.delete("id % 3 = 0")
@@ -342,7 +342,7 @@ def test_a_graph_index_that_lost_rows_in_a_deferred_compaction_can_not_be_asked(
 
 
 def test_cleanup_of_unverified_files_takes_what_another_writer_is_about_to_commit(tmp_path: Path) -> None:
-    """L8: The commit then succeeds and the table can't be read. Worked around by `maintenance.cleanup.orphans`: what is
+    """The commit then succeeds and the table can't be read. Worked around by `maintenance.cleanup.orphans`: what is
     younger than any preparation may be stays.
     """
     from datetime import timedelta
@@ -356,7 +356,7 @@ def test_cleanup_of_unverified_files_takes_what_another_writer_is_about_to_commi
 
 
 def test_detached_versions_are_left_by_cleanup(tmp_path: Path) -> None:
-    """Worked around by `storage.rewrite.remove_detached` and `maintenance.cleanup`."""
+    """Worked around by `storage.lance.rewrite.remove_detached` and `maintenance.cleanup`."""
     from datetime import timedelta
 
     made = table(tmp_path, 1)

@@ -94,7 +94,7 @@ def test_a_plain_compaction_after_a_deferred_one_empties_btree_and_full_text_for
 
 
 def test_a_delete_under_such_an_emptied_index_removes_nothing_and_says_nothing(mixed: Any) -> None:
-    """L1: the worst of it."""
+    """The worst of it."""
     mixed.delete("id = 5")
     assert mixed.count_rows() == 80, "`drain` of `maintenance.optimize.plan` may go"
 
@@ -136,7 +136,7 @@ def test_indices_go_on_to_cover_a_fragment_that_was_deleted_before_a_deferred_co
 def test_a_graph_index_that_lost_rows_needs_to_be_merged_before_it_answers(
     tmp_path: Path, kind: str, options: dict[str, Any]
 ) -> None:
-    """L7: after a deferred compaction. The default way to extend indices leaves it as it is."""
+    """After a deferred compaction. The default way to extend indices leaves it as it is."""
     may_go = "`maintenance.optimize.plan` need not build HNSW indices again before it defers"
     made = table(tmp_path, rows=80, enable_stable_row_ids=False)
     made.create_index("v", kind, num_partitions=1, **options)
@@ -162,7 +162,7 @@ def test_a_graph_index_that_lost_rows_needs_to_be_merged_before_it_answers(
 def test_neighbours_stay_short_after_deletes_and_compaction_until_the_index_is_merged(
     tmp_path: Path, kind: str, options: dict[str, Any]
 ) -> None:
-    """L4: extending it the default way does not help, as it covers everything."""
+    """Extending it the default way does not help, as it covers everything."""
     may_go = "`index.segments._goes_along` need not look at `worn` fragments"
     made = table(tmp_path, rows=80)
     made.create_index("v", kind, num_partitions=1, **options)
@@ -178,7 +178,7 @@ def test_neighbours_stay_short_after_deletes_and_compaction_until_the_index_is_m
 
 
 def test_a_text_index_extended_beside_updated_rows_finds_a_row_twice_and_never_heals(tmp_path: Path) -> None:
-    """L5: `optimize_indices(num_indices_to_merge=0)`, which we never call."""
+    """`optimize_indices(num_indices_to_merge=0)`, which we never call."""
     may_go = "`index.segments.has_strays` need not look at INVERTED"
     made = table(tmp_path)
     made.create_scalar_index("word", "INVERTED", name="i")
@@ -195,7 +195,7 @@ def test_a_text_index_extended_beside_updated_rows_finds_a_row_twice_and_never_h
 
 @pytest.mark.parametrize("column", KINDS)
 def test_an_index_extended_beside_updated_rows_matches_their_old_values(tmp_path: Path, column: str) -> None:
-    """L5: the same for all kinds that trust their entries; of these only a merge of BITMAP and LABEL_LIST heals."""
+    """The same for all kinds that trust their entries; of these only a merge of BITMAP and LABEL_LIST heals."""
     may_go = f"`index.segments.has_strays` need not look at {KINDS[column]}"
     made = table(tmp_path)
     made.create_scalar_index(column, KINDS[column], name="i")
@@ -226,7 +226,7 @@ def test_segments_of_before_and_after_an_update_merged_into_one(tmp_path: Path, 
 def test_a_segment_over_a_rewrite_that_was_left_out_speaks_of_the_next_fragment_that_gets_its_number(
     tmp_path: Path,
 ) -> None:
-    """O2: a BTREE over two rewrites of which one is published. The next append takes the number of the other."""
+    """A BTREE over two rewrites of which one is published. The next append takes the number of the other."""
     made = table(tmp_path)
     first, second = rewrite(made, [0, 1], 5000), rewrite(made, [2, 3], 5001)
     private = detached(detached(made, *first), *second)

@@ -64,8 +64,8 @@ def is_ancestor(manifest: Manifest, old: str, new: str) -> bool:
 
 
 def _short_spans(sides: tuple[_History, _History]) -> list[tuple[_History, EpochSpan]]:
-    """Epochs that one side has, the other has not, and nobody has explored: the shortest span, and all that are not
-    much longer. A long one may shrink once the other side has been followed.
+    """Unexplored epochs that one side has and the other has not: the shortest span, and all that are not much longer.
+    A long one may shrink once the other side has been followed.
     """
     spans = []
     for side, other in (sides, sides[::-1]):

@@ -1,4 +1,4 @@
-"""Whether a commit of the past can still be stood on: by a new branch, a tag, a branch that is reset to it.
+"""Whether a commit of the past can still be used: by a new branch, a tag, a branch that is reset to it.
 
 A commit that a branch is at is safe: cleanup keeps what heads pin. Of any other one all versions have to be there, and
 no cleanup may have announced one of them. The caller has read the manifest before, and then swaps `refs` over that very
@@ -17,7 +17,7 @@ from omnigraph.storage.objects import leases
 
 
 def require_available(manifest: Manifest, commit: str, heads: Mapping[str, Head]) -> None:
-    """VersionReclaimed or VersionMissing, with the table's name, if a version that the commit pins is going or gone."""
+    """VersionReclaimed or VersionMissing, with the table's name, if a pinned version is announced or removed."""
     if any(head.commit == commit for head in heads.values()):
         return
     pins = tuple(manifest.pins_at(commit).values())

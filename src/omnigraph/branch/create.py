@@ -3,7 +3,7 @@
 1. read     the commit to start from: the newest of a branch, or any that a revision names
 2. check    of a commit that no branch is at: its versions are there, and no cleanup has announced one (`availability`)
 3. swap     set `head:<name>` and rewrite `refs`, which excludes every other creation and deletion since 1, and cleanup
-4. ask      after an error: is the branch there, with the incarnation that only I know?
+4. verify   after an error: does the branch exist with the incarnation that only this call knows?
 5. pack     the heads of idle branches, once there are many loose ones (`storage/manifest/packed_heads.py`)
 
 The new head holds no pins, only the commit that it starts from. Tables are forked by the first write on the branch.
@@ -28,7 +28,7 @@ from omnigraph.storage.manifest.tags import read_tags
 
 
 def create_branch(manifest: Manifest, name: str, *, from_branch: str, if_commit: str | None = None) -> Head:
-    """The head of the new branch, which stands at the commit that the revision `from_branch` names."""
+    """The head of the new branch, which is at the commit that the revision `from_branch` names."""
     require_name(name)
     require_current(manifest)
     incarnation = fresh_incarnation()
@@ -89,5 +89,5 @@ def origin_of(revision: str, record: Record, heads: Mapping[str, Head]) -> tuple
 
 
 def _is_there(manifest: Manifest, name: str, incarnation: str) -> bool:
-    found = manifest.find(name)
-    return found is not None and found.incarnation == incarnation
+    head = manifest.find(name)
+    return head is not None and head.incarnation == incarnation

@@ -3,7 +3,7 @@
 1. refuse   main, a branch that others were made from, and one whose forks of tables another branch reads
 2. keep     its newest commit records become rows, so that they can still be looked up
 3. swap     remove `head:<name>`, or set it to a tombstone where heads are packed, and rewrite `refs`
-4. sweep    its tickets and plans; a writer that is still at work there finds its branch gone
+4. sweep    its advisory locks and plans; a writer that is still at work there fails with BranchNotFound
 
 A crash leaves the branch or no trace of it but unreferenced forks. The name can be used again at once: a new branch has
 a new incarnation, and nothing of the old one can be mistaken for its own.
@@ -31,7 +31,7 @@ def delete_branch(committer: Committer, name: str) -> Head:
         head = heads.get(name)
         if tried is not None and (head is None or head.incarnation != tried.incarnation):
             committer.sweep()
-            return tried  # the answer was lost, or somebody else deleted it at the same time: it is gone
+            return tried  # the answer was lost, or another process deleted it at the same time
         if head is None:
             raise BranchNotFound(branch=name, uri=manifest.location.uri)
         require_unused(head, heads, action="deleted")

@@ -1,27 +1,27 @@
-"""Reset a branch: it stands at another commit, any of the past, and goes on from there.
+"""Reset a branch: it is set to another commit, any of the past, and continues from there.
 
-An operation of the door (`commit/committer.py`) that replaces the branch's incarnation with the swap that publishes it:
+An operation of the committer (`commit/committer.py`); the swap that publishes it replaces the branch's incarnation:
 
 1. prepare   refuse a branch that others were made from, or whose forks they read; find the commit; its versions are
              there and no cleanup has announced one (`availability`)
-2. ticket    of the next epoch of the old incarnation: a running writer finishes first, a dead one is settled
+2. lock      the next epoch of the old incarnation: a running writer finishes first, a crashed one is recovered
 3. effect    only on main, which owns the root lines of tables: a stamped Restore of each version that differs
 4. publish   the old head's records become rows; then one swap sets `head:<name>` to a new incarnation and rewrites
-             `refs`. Its first record is of the kind `reset`: parent is the commit that was gone to, the epoch follows
+             `refs`. Its first record is of the kind `reset`: its parent is the target commit, its epoch follows
              that of the old head
 
 Why a new incarnation: what was committed after that commit is no longer part of the branch's history, and histories are
-told as "all epochs of an incarnation up to one". Why the epoch goes on: every stamp of the old incarnation is then
-older than every one of the new, so that above a pin of a root line the next writer takes them for leftovers, and a late
-writer of the old incarnation finds itself to be the zombie.
+stored as "all epochs of an incarnation up to one". Why the epoch continues: every stamp of the old incarnation is then
+older than every one of the new, so that above a pin of a root line the next writer treats them as leftovers, and a late
+writer of the old incarnation detects that it is stale.
 
-Why Restore on main: whoever looks for the newest version of a line counts upwards from a pin. Between the version of an
+Why Restore on main: the newest version of a line is found by counting upwards from a pin. Between the version of an
 old commit and the newest one a cleanup may have removed some. So pins go to the top of their lines.
 
-Writers at work lose: their swap expects the old head, their ticket is of an incarnation that is gone. They prepare
-again on the new state. What they had committed before the reset is acknowledged: it is on record.
+Writers at work lose: their swap expects the old head, their lock is of a replaced incarnation. They prepare
+again on the new state. What they had committed before the reset is acknowledged: it has a commit record.
 
-A crash before 4 leaves an undecided epoch, which the next writer settles by going back: nobody but its owner publishes
+A crash before 4 leaves an undecided epoch, which the next writer rolls back: only its owner publishes
 a reset. After 4 it has happened. The old head is readable as long as cleanup keeps its versions: what a branch loses by
 a reset counts as superseded at that moment.
 """
@@ -94,16 +94,16 @@ def _require_on_main(record: Record, pins: Mapping[str, Pin]) -> None:
 
 def _restores(view: View, pins: Mapping[str, Pin]) -> dict[str, TableWork]:
     """A Restore for every table whose line is at another version than the commit's."""
-    found = {}
+    works = {}
     for table, target in pins.items():
         current = view.pins.get(table)
         if current is not None and current.path == target.path:
             if current.version != target.version:
                 step = restoring(target.version, read_version=current.version)
-                found[table] = TableWork(current, current, (step,), view.tables.open(current))
+                works[table] = TableWork(current, current, (step,), view.tables.open(current))
             continue
         newest = view.tables.newest(target)  # of a type that was dropped since: its line may have gone on
         if newest.version != target.version:
             step = restoring(target.version, read_version=newest.version)
-            found[table] = TableWork(target.at(newest.version), None, (step,), newest)
-    return found
+            works[table] = TableWork(target.at(newest.version), None, (step,), newest)
+    return works

@@ -3,11 +3,11 @@
 1. read    version, heads and tags of the manifest
 2. check   the commit's versions are there, and no cleanup has announced one of them (`availability`)
 3. swap    set or remove `tag:<name>` and rewrite `refs`, over exactly the version of 1
-4. ask     after an error: is the tag there, with the nonce that only this call knows?
+4. verify  after an error: does the tag exist with the nonce that only this call knows?
 
 A cleanup announces what it removes, then swaps `refs`, then reads heads and tags. If that swap comes before 1, the
-announcement is seen in 2, or its versions are gone by then; if it comes between 1 and 3, the swap of 3 is lost and all
-of it is done again; if it comes after 3, cleanup reads the tag. A crash leaves the tag or no trace.
+announcement is seen in 2, or its versions are missing; if it comes between 1 and 3, the swap of 3 is lost and all of it
+is done again; if it comes after 3, cleanup reads the tag. A crash leaves the tag or no trace.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from omnigraph.storage.manifest.tags import TAG, Tag, read_tags
 def create_tag(
     manifest: Manifest, name: str, commit: Callable[[], str], *, actor: str | None = None, message: str | None = None
 ) -> Tag:
-    """The new tag. `commit` gives the id of the commit to name; it is asked again if others were quicker."""
+    """The new tag. `commit` gives the id of the commit to name; it is called again if the swap was lost."""
     require_tag_name(name)
     require_current(manifest)
     nonce = secrets.token_hex(6)
@@ -62,7 +62,7 @@ def delete_tag(manifest: Manifest, name: str) -> Tag:
         version, _ = manifest.settings()
         tag = read_tags(manifest).get(name)
         if tried is not None and tag != tried:
-            return tried  # the answer was lost, or somebody else deleted it at the same time: it is gone
+            return tried  # the answer was lost, or another process deleted it at the same time
         if tag is None:
             raise TagNotFound(tag=name, uri=manifest.location.uri)
         tried = tag

@@ -15,7 +15,7 @@ For each entity: its image in the base, in theirs (the source) and in ours (the 
 Some properties are changed together: both ends of an edge; a vector made by `@embed` and the mark of its text. A vector
 that both sides computed is no conflict: the one that fits the merged text is kept.
 
-`is_unknown` marks entities whose base can't be told, because several merge bases conflict among themselves: there
+`is_unknown` marks entities whose base is not known, because several merge bases conflict among themselves: there
 everything that is not the same on both sides is a conflict.
 """
 

@@ -25,7 +25,7 @@ from omnigraph.cli.output import count, write_text
 from omnigraph.config.sizes import size_text
 from omnigraph.errors.redact import redact
 from omnigraph.language.controls import escaped
-from omnigraph.tasks.progress import Silent, Watcher
+from omnigraph.tasks.progress import SilentWatcher, Watcher
 
 REFRESH_PER_S = 8
 OTHER_COLUMNS = 70
@@ -37,7 +37,7 @@ def watching(*, quiet: bool, stream: TextIO | None = None) -> Iterator[Watcher]:
     """A watcher that draws on stderr until the block ends."""
     to = stream or sys.stderr
     if quiet:
-        yield Silent()
+        yield SilentWatcher()
         return
     view: _Bars | _Lines = _Bars(to) if _can_draw(to) else _Lines(to)
     try:

@@ -151,7 +151,7 @@ class Committer:
         """
         self.observe("prepare")
         pins = tuple(operation.leased_pins(view)) if isinstance(operation, LeasesPins) else ()
-        lease: leases.Held | None = None
+        lease: leases.HeldLease | None = None
         if pins or not operation.quick:
             new_stack = ExitStack()
             lease = new_stack.enter_context(self._leased(view, pins, prepares=not operation.quick))
@@ -161,7 +161,7 @@ class Committer:
             prepared = operation.prepare(view)
         return prepared if prepared.lease is not None else replace(prepared, lease=lease)
 
-    def _leased(self, view: View, pins: Iterable[Pin], *, prepares: bool) -> AbstractContextManager[leases.Held]:
+    def _leased(self, view: View, pins: Iterable[Pin], *, prepares: bool) -> AbstractContextManager[leases.HeldLease]:
         return leases.hold(
             self.manifest.location,
             {*pins, *(view.pins.values() if prepares else ())},

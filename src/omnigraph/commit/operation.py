@@ -216,7 +216,7 @@ class Prepared:
     """A commit whose history becomes part of the branch: the second parent of the new commit."""
     begun_on: View | None = None
     """The view that was read before the first of the files was written, if it is not `view`."""
-    lease: leases.Held | None = None
+    lease: leases.HeldLease | None = None
     """The lease that has covered the files since then."""
     discard: Callable[[Set[str]], None] = lambda _: None
     """Called with the tables that lost files: an operation that keeps files for its next preparation drops them."""

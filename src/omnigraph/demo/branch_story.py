@@ -1,6 +1,6 @@
 """The last part of the demo: an agent works on a branch, and its work is reviewed and merged.
 
-1. work     an agent changes rows on a branch of its own; meanwhile somebody changes main
+1. work     an agent changes rows on a branch of its own; meanwhile another writer changes main
 2. diff     what the agent changed since the branch was created
 3. tag      a name for the state of main before the merge
 4. merge    one conflict: nothing is changed, and a file holds its three images
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from omnigraph.demo.narrator import Stage
+from omnigraph.demo.narrator import Narrator
 
 # Cities that the generated data does not have, so that every update changes a value.
 CITY_AGENT_ONLY, CITY_BOTH, CITY_THEIRS, CITY_OURS = "Uppsala", "Bergamo", "Rouen", "Braga"
@@ -59,26 +59,26 @@ class People:
     conflicting: str
 
 
-def tell_branches(graph: og.Graph, folder: str, *, stage: Stage, times: dict[str, float]) -> Merged:
+def tell_branches(graph: og.Graph, folder: str, *, narrator: Narrator, times: dict[str, float]) -> Merged:
     """Steps 1 to 6. `folder` holds the graph, and gets the file of conflicts."""
     began = time.monotonic()
-    people = _work(graph, stage)
+    people = _work(graph, narrator)
     uri = os.path.relpath(graph.uri, folder)
-    changes = _diff(graph, uri, folder, stage)
-    conflicts = _conflicts(uri, folder, people, stage)
-    result = _resolve(uri, folder, stage)
+    changes = _diff(graph, uri, folder, narrator)
+    conflicts = _conflicts(uri, folder, people, narrator)
+    result = _resolve(uri, folder, narrator)
     _check(graph, people)
-    _history(graph, uri, folder, people, stage)
+    _history(graph, uri, folder, people, narrator)
     times["merge"] = time.monotonic() - began
     counts = {name: sum(table[name] for table in result["tables"]) for name in ("inserted", "updated")}
     return Merged(BRANCH, TAG, changes, conflicts, **counts)
 
 
-def _work(graph: og.Graph, stage: Stage) -> People:
-    stage.say(
-        "\n13. An agent corrects cities, on a branch of its own. Meanwhile somebody\n"
-        "    changes two of the same people on main: the age of one, the city of the\n"
-        "    other."
+def _work(graph: og.Graph, narrator: Narrator) -> People:
+    narrator.say(
+        "\n13. An agent corrects cities, on a branch of its own. Meanwhile another\n"
+        "    writer changes two of the same people on main: the age of one, the city\n"
+        "    of the other."
     )
     handles = graph.snapshot().read("Person", columns=["handle"]).column("handle").to_pylist()
     people = People(*sorted(handles)[:3])
@@ -94,9 +94,9 @@ def _work(graph: og.Graph, stage: Stage) -> People:
     return people
 
 
-def _diff(graph: og.Graph, uri: str, folder: str, stage: Stage) -> dict[str, int]:
-    stage.say("\n    What did the agent change since the branch was created?")
-    shown = _command(["diff", uri, f"main...{BRANCH}"], folder, stage)
+def _diff(graph: og.Graph, uri: str, folder: str, narrator: Narrator) -> dict[str, int]:
+    narrator.say("\n    What did the agent change since the branch was created?")
+    shown = _command(["diff", uri, f"main...{BRANCH}"], folder, narrator)
     counts = {"insert": 0, "update": 0, "delete": 0}
     for by_operation in graph.diff("main", BRANCH, since_merge_base=True).stat().values():
         counts = {name: counts[name] + by_operation[name] for name in counts}
@@ -105,26 +105,28 @@ def _diff(graph: og.Graph, uri: str, folder: str, stage: Stage) -> dict[str, int
     return counts
 
 
-def _conflicts(uri: str, folder: str, people: People, stage: Stage) -> dict[str, str]:
-    stage.say("\n    The state before the merge gets a name. Then the merge, which changes\n    everything or nothing:")
-    _command(["tag", "create", uri, TAG], folder, stage)
-    _command(["branch", "merge", uri, BRANCH, "--conflicts", CONFLICTS_FILE], folder, stage, exit_code=1)
+def _conflicts(uri: str, folder: str, people: People, narrator: Narrator) -> dict[str, str]:
+    narrator.say(
+        "\n    The state before the merge gets a name. Then the merge, which changes\n    everything or nothing:"
+    )
+    _command(["tag", "create", uri, TAG], folder, narrator)
+    _command(["branch", "merge", uri, BRANCH, "--conflicts", CONFLICTS_FILE], folder, narrator, exit_code=1)
     (conflict,) = [json.loads(line) for line in Path(folder, CONFLICTS_FILE).read_text().splitlines()]
     assert (conflict["id"], conflict["property"]) == (people.conflicting, "city"), conflict
     cities = ", ".join(f"{side} {conflict[side]['city']}" for side in ("base", "ours", "theirs"))
-    stage.say("\n" + _fitted(f"The file has three images of the row: {cities}."))
+    narrator.say("\n" + _fitted(f"The file has three images of the row: {cities}."))
     return {f"{conflict['table_key']} {conflict['id']}": conflict["kind"]}
 
 
-def _resolve(uri: str, folder: str, stage: Stage) -> dict[str, Any]:
-    stage.say('    A reviewer writes "resolution": "theirs" into it, and merges again:')
+def _resolve(uri: str, folder: str, narrator: Narrator) -> dict[str, Any]:
+    narrator.say('    A reviewer writes "resolution": "theirs" into it, and merges again:')
     path = Path(folder, CONFLICTS_FILE)
     conflicts = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps({**conflict, "resolution": "theirs"}) + "\n" for conflict in conflicts))
     arguments = ["branch", "merge", uri, BRANCH, "--resolve", CONFLICTS_FILE]
     planned: dict[str, Any] = json.loads(_run([*arguments, "--plan", "--json"], folder))
     assert planned["conflicts"] == [], planned
-    _command([*arguments, "--delete-branch"], folder, stage)
+    _command([*arguments, "--delete-branch"], folder, narrator)
     return planned
 
 
@@ -137,22 +139,22 @@ def _check(graph: og.Graph, people: People) -> None:
     assert BRANCH not in {branch.name for branch in graph.branches()}
 
 
-def _history(graph: og.Graph, uri: str, folder: str, people: People, stage: Stage) -> None:
-    stage.say("\n    One commit with two parents, and the tag still reads the state before it:")
-    _command(["commit", "list", uri, "--graph", "--limit", "7"], folder, stage)
-    _command(["diff", uri, f"{TAG}..main", "--stat"], folder, stage)
+def _history(graph: og.Graph, uri: str, folder: str, people: People, narrator: Narrator) -> None:
+    narrator.say("\n    One commit with two parents, and the tag still reads the state before it:")
+    _command(["commit", "list", uri, "--graph", "--limit", "7"], folder, narrator)
+    _command(["diff", uri, f"{TAG}..main", "--stat"], folder, narrator)
     newest = graph.commits(limit=1)[0]
     assert (newest.kind, len(newest.parents)) == ("merge", 2), newest
     before = graph.snapshot(commit=TAG).read("Person", columns=["handle", "city"]).to_pylist()
     assert {"handle": people.conflicting, "city": CITY_OURS} in before
 
 
-def _command(arguments: list[str], folder: str, stage: Stage, *, exit_code: int = 0) -> str:
+def _command(arguments: list[str], folder: str, narrator: Narrator, *, exit_code: int = 0) -> str:
     """Run the command line, show the command and what it prints."""
-    stage.say(_fitted(f"$ omnigraph {' '.join(arguments)}", line_end=" \\"))
+    narrator.say(_fitted(f"$ omnigraph {' '.join(arguments)}", line_end=" \\"))
     output = _run(arguments, folder, exit_code=exit_code)
     for line in output.splitlines():
-        stage.say(_fitted(line))
+        narrator.say(_fitted(line))
     return output
 
 

@@ -1,13 +1,13 @@
 """The files of a social and content graph, from a seed: the same seed and scale give the same bytes.
 
 1. people, companies   CSV
-2. posts, tags         NDJSON records, with who posted what and what it is about, in any order
+2. posts, tags         NDJSON records, with authors and tags, in any order
 3. follows, likes      Parquet, degrees by a power law; works-at as CSV
-4. dirt                rows that break a rule, in numbers that are written down: `World.rejects` is what a load with
+4. invalid rows        that break a rule, in counted numbers: `World.rejects` is what a load with
                        quarantine must report, `World.rows` what the graph must hold afterwards
 
-Everything is drawn and joined a column at a time. Planted rows never push out good ones: a repeated key may take the
-place of the first, any other stands behind what it collides with.
+Everything is drawn and joined a column at a time. Invalid rows never displace valid ones: a repeated key may come
+before the first, any other comes after the row that it collides with.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from omnigraph.demo import words
 
 PEOPLE, COMPANIES, POSTS = 60_000, 1_200, 50_000
 FOLLOWS, LIKES = 620_000, 250_000
-DIRT = 120
-"""How many rows of each kind of dirt, at scale 1."""
+INVALID_ROWS = 120
+"""Invalid rows per rule, at scale 1."""
 FOLLOW_PARTS = 4
 EMPLOYED = 0.75
 
@@ -62,17 +62,17 @@ def generate(folder: str, *, scale: float = 1.0, seed: int = 7) -> World:
     ledger = _Ledger()
     streams = [np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(6)]
     sizes = {
-        name: max(least, round(most * scale))
-        for name, most, least in (("people", PEOPLE, 400), ("companies", COMPANIES, 20), ("posts", POSTS, 200))
+        name: max(minimum, round(full_size * scale))
+        for name, full_size, minimum in (("people", PEOPLE, 400), ("companies", COMPANIES, 20), ("posts", POSTS, 200))
     }
-    dirt = max(3, round(DIRT * scale))
+    dirt = max(3, round(INVALID_ROWS * scale))
     handles = _people(folder, streams[0], sizes["people"], dirt, ledger)
     names, shadows = _companies(folder, streams[1], sizes["companies"], dirt, ledger)
     _works_at(folder, streams[2], handles, names, shadows, dirt, ledger)
     slugs, broken = _posts(folder, streams[3], sizes["posts"], handles, dirt, ledger)
     _follows(folder, streams[4], handles, max(2_000, round(FOLLOWS * scale)), dirt, ledger)
     _likes(folder, streams[5], handles, slugs, broken, max(1_000, round(LIKES * scale)), dirt, ledger)
-    size = sum(os.path.getsize(os.path.join(at, n)) for at, _, found in os.walk(folder) for n in found)
+    size = sum(os.path.getsize(os.path.join(path, n)) for path, _, files in os.walk(folder) for n in files)
     return World(folder, dict(ledger.rows), dict(sorted(ledger.rejects.items())), size)
 
 
@@ -154,9 +154,11 @@ def _works_at(
     ledger.rejects.update({"cardinality": dirt, "endpoint": dirt})
 
 
-def _follows(folder: str, rng: np.random.Generator, handles: pa.Array, wanted: int, dirt: int, ledger: _Ledger) -> None:
+def _follows(
+    folder: str, rng: np.random.Generator, handles: pa.Array, count_max: int, dirt: int, ledger: _Ledger
+) -> None:
     people = len(handles)
-    follower, followee = _pairs(rng, people, people, wanted, (1.6, 2.6), loops=False)
+    follower, followee = _pairs(rng, people, people, count_max, (1.6, 2.6), loops=False)
     count = len(follower)
     good = {
         "follower": handles.take(pa.array(follower)),
@@ -184,18 +186,18 @@ def _likes(
     handles: pa.Array,
     slugs: pa.Array,
     broken: pa.Array,
-    wanted: int,
+    count_max: int,
     dirt: int,
     ledger: _Ledger,
 ) -> None:
-    person, post = _pairs(rng, len(handles), len(slugs), wanted, (1.8, 2.2), loops=True)
+    person, post = _pairs(rng, len(handles), len(slugs), count_max, (1.8, 2.2), loops=True)
     count = len(person)
     total = count + 2 * dirt
     at = np.datetime64("2025-01-01T00:00:00", "ms") + rng.integers(0, 300 * 86_400_000, total)
-    strangers = _joined("nobody.", _numbers(dirt))
+    unknown_people = _joined("nobody.", _numbers(dirt))
     some = handles.take(pa.array(rng.integers(0, len(handles), dirt)))
     rows = {
-        "person": pa.concat_arrays([handles.take(pa.array(person)), strangers, some]),
+        "person": pa.concat_arrays([handles.take(pa.array(person)), unknown_people, some]),
         "post": pa.concat_arrays([slugs.take(pa.array(post)), slugs[:dirt], broken]),
         "at": pa.array(at),
     }
@@ -223,14 +225,14 @@ def _posts(
     unknown = pc.replace_substring(unknown, '"data":{', '"data":{"mood":"great",')
     typed = pc.replace_substring_regex(typed, r'"posted_at":"[^"]*"', '"posted_at":"yesterday"')
     absent = pc.replace_substring_regex(absent, r'"text":"[^"]*",', "")
-    torn = pc.utf8_slice_codeunits(good[:dirt], 0, 60)
+    truncated = pc.utf8_slice_codeunits(good[:dirt], 0, 60)
 
     authors = handles.take(pa.array(_popular(rng, len(handles), count, 2.0)))
     posted = _edge_lines("Posted", _joined("p", _numbers(count)), authors, slugs[:count])
     tagged = _tagged(rng, topics[:count], slugs[:count])
     tags = [*words.TOPICS, *words.MORE_TAGS]
     tag_lines = _joined('{"type":"Tag","data":{"name":"', pa.array(tags), '"}}')
-    parts = [good, unknown, typed, absent, torn, posted, tagged, tag_lines]
+    parts = [good, unknown, typed, absent, truncated, posted, tagged, tag_lines]
     lines = pa.concat_arrays([_flat(part) for part in parts])
     lines = lines.take(pa.array(rng.permutation(len(lines))))
     with open(os.path.join(folder, "posts.jsonl"), "w", encoding="utf-8") as file:
@@ -257,14 +259,14 @@ def _texts(rng: np.random.Generator, topics: np.ndarray) -> pa.Array:
 def _sentences(
     rng: np.random.Generator, things: Sequence[str], verbs: Sequence[str], adjectives: Sequence[str], *, count: int
 ) -> list[str]:
-    found = []
+    sentences = []
     for _ in range(count):
         thing, other = rng.choice(len(things), 2, replace=False)
         shape, verb, adjective = (
             choices[int(rng.integers(len(choices)))] for choices in (words.SENTENCES, verbs, adjectives)
         )
-        found.append(shape.format(thing=things[thing], other=things[other], verb=verb, adjective=adjective))
-    return found
+        sentences.append(shape.format(thing=things[thing], other=things[other], verb=verb, adjective=adjective))
+    return sentences
 
 
 def _post_lines(slugs: pa.Array, texts: pa.Array, moments: pa.Array) -> pa.Array:
@@ -320,17 +322,17 @@ def _days(rng: np.random.Generator, count: int, since: str, span: int) -> pa.Arr
 
 
 def _pairs(
-    rng: np.random.Generator, left: int, right: int, wanted: int, exponents: tuple[float, float], *, loops: bool
+    rng: np.random.Generator, left: int, right: int, count_max: int, exponents: tuple[float, float], *, loops: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct pairs, as many as wanted unless there are not that many; popularity is not by position."""
-    drawn = int(wanted * 1.6)
+    """Distinct pairs, `count_max` unless there are fewer; popularity is not by position."""
+    drawn = int(count_max * 1.6)
     a = rng.permutation(left)[_popular(rng, left, drawn, exponents[0])]
     b = rng.permutation(right)[_popular(rng, right, drawn, exponents[1])]
     codes = a * right + b
     if not loops:
         codes = codes[a != b]
     _, firsts = np.unique(codes, return_index=True)
-    kept = codes[np.sort(firsts)[:wanted]]
+    kept = codes[np.sort(firsts)[:count_max]]
     return kept // right, kept % right
 
 

@@ -1,4 +1,4 @@
-"""Where the demo is told: who watches, and what runs it."""
+"""How the demo reports: its output, its progress and the engine that runs it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from omnigraph.tasks.session import SparkSettings
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Who watches and what runs: the same as for any pipeline."""
+class Narrator:
+    """Where texts and progress go, and the engine: the same as for any pipeline."""
 
     say: Callable[[str], None]
     watch: Callable[[], Any]
-    """Makes a context manager that gives a Watcher."""
+    """Returns a context manager of a Watcher."""
     engine: str | None = None
     settings: SparkSettings | None = None
 

@@ -1,10 +1,10 @@
 """Questions to the graph of the demo: along edges, by words, by meaning, and all of it together.
 
-1. ask      before optimize: every question on a new handle, which knows nothing yet, and once more on the same
-2. again    after optimize, the same
-3. tell     at the end: each question with its rows, and what it took before and after
+1. before   optimize: every question on a new handle with empty caches, and once more on the same
+2. after    optimize, the same
+3. report   at the end: each question with its rows, and its times before and after
 
-Keeps: the rows before and after are equal, scores and order included. Maintenance may change times, never an answer.
+Invariant: the rows before and after are equal, with scores and order. Maintenance may change times, never an answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import omnigraph as og
-from omnigraph.demo.narrator import Stage
+from omnigraph.demo.narrator import Narrator
 
 QUESTIONS = Path(__file__).parent / "questions.gq"
 WORDS = "telescopes"
@@ -33,7 +33,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """`table` is for people. Seconds of a handle that knows nothing yet, and of one that has answered before."""
+    """`table` is for people. Seconds of a handle with empty caches, and of one that has answered before."""
 
     rows: list[dict[str, Any]]
     table: str
@@ -46,8 +46,8 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One question before and after optimize, for programs. Pairs are seconds: asked first, asked again."""
+class QuestionTimes:
+    """One question before and after optimize, for programs. Pairs are seconds: first run, second run."""
 
     name: str
     rows: int
@@ -63,7 +63,7 @@ def questions(graph: og.Graph) -> tuple[Question, ...]:
         Question(
             "traversal", f"where do the people work whom {who} follows, in up to 3 steps?", "circle", {"handle": who}
         ),
-        Question("full text", f"which posts speak of {WORDS}, in any form of the word?", "about", {"words": WORDS}),
+        Question("full text", f"which posts mention {WORDS}, in any form of the word?", "about", {"words": WORDS}),
         Question("vector", f"which posts are about {TEXT}?", "alike", {"text": TEXT}),
         Question(
             "hybrid",
@@ -74,12 +74,12 @@ def questions(graph: og.Graph) -> tuple[Question, ...]:
     )
 
 
-def ask(uri: str, asked: Sequence[Question]) -> list[Answer]:
+def run_questions(uri: str, asked: Sequence[Question]) -> list[Answer]:
     """Steps 1 and 2: every question on a handle of its own, twice."""
-    return [_ask(uri, question) for question in asked]
+    return [_run_question(uri, question) for question in asked]
 
 
-def _ask(uri: str, question: Question) -> Answer:
+def _run_question(uri: str, question: Question) -> Answer:
     with og.open(uri) as graph:
         began = time.monotonic()
         result = graph.query(QUESTIONS, question.name, question.params)
@@ -92,24 +92,28 @@ def _ask(uri: str, question: Question) -> Answer:
     return Answer(rows, str(result), first_s, again_s)
 
 
-def compare(asked: Sequence[Question], before: Sequence[Answer], after: Sequence[Answer]) -> tuple[Asked, ...]:
-    """What the two rounds have in common, which is every row, and what they took."""
-    for question, one, other in zip(asked, before, after, strict=True):
-        assert one.rows == other.rows, f"optimize changed the answer to {question.name}: {one.table}\n{other.table}"
-    return tuple(Asked(q.name, len(a.rows), b.seconds, a.seconds) for q, b, a in zip(asked, before, after, strict=True))
+def compare(asked: Sequence[Question], before: Sequence[Answer], after: Sequence[Answer]) -> tuple[QuestionTimes, ...]:
+    """Check that both rounds have the same rows, and return their times."""
+    for question, old, new in zip(asked, before, after, strict=True):
+        assert old.rows == new.rows, f"optimize changed the answer to {question.name}: {old.table}\n{new.table}"
+    return tuple(
+        QuestionTimes(q.name, len(a.rows), b.seconds, a.seconds) for q, b, a in zip(asked, before, after, strict=True)
+    )
 
 
-def tell_answers(asked: Sequence[Question], before: Sequence[Answer], after: Sequence[Answer], stage: Stage) -> None:
+def tell_answers(
+    asked: Sequence[Question], before: Sequence[Answer], after: Sequence[Answer], narrator: Narrator
+) -> None:
     """Step 3."""
-    stage.say(
+    narrator.say(
         "\n12. Questions, asked before and after the optimize of step 7. The rows are the same, and so are scores\n"
         "   and order. Times are those of a new handle, and of the same handle asked again."
     )
-    for question, one, other in zip(asked, before, after, strict=True):
-        stage.say(f"\n   {question.kind}: {question.asks}")
-        for line in other.table.splitlines():
-            stage.say(f"     {line}")
-        stage.say(f"   before optimize {_times(one)}; after it {_times(other)}")
+    for question, old, new in zip(asked, before, after, strict=True):
+        narrator.say(f"\n   {question.kind}: {question.asks}")
+        for line in new.table.splitlines():
+            narrator.say(f"     {line}")
+        narrator.say(f"   before optimize {_times(old)}; after it {_times(new)}")
 
 
 def _times(answer: Answer) -> str:

@@ -1,15 +1,14 @@
-"""What `omnigraph demo` does: from files with dirt in them to a graph that survives crashes, strangers and time.
+"""What `omnigraph demo` does: from files with invalid rows to a loaded, recovered and maintained graph.
 
 1. make      the files, from a seed, with a schema and a pipeline file beside them
 2. run       the pipeline file: create the graph, load with quarantine, in one commit; a vector for every post
 3. check     rows and rejects must be exactly those that were planted
 4. again     the same file once more changes nothing
-5. crash     a writer is killed between its effects and their publication; the next one settles it
-6. upkeep    what keeps a graph fast, small and whole (`upkeep_story`), and questions to it (`ask_story`)
+5. crash     a writer is killed between its effects and their publication; the next one recovers it
+6. maintain  optimize, cleanup, repair, verify (`maintenance_story`), and queries (`query_story`)
 7. merge     an agent's branch is compared, merged, and a conflict resolved (`branch_story`)
 
-Everything lies in one folder that can be removed. Where a step does not keep what it says there is a bug, and an
-assertion tells it.
+Everything lies in one folder that can be removed. Each step asserts what it reports.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ import omnigraph as og
 from omnigraph.config.sizes import size_text
 from omnigraph.demo.branch_story import CONFLICTS_FILE, Merged, tell_branches
 from omnigraph.demo.generate import World, generate
-from omnigraph.demo.maintenance_story import MaintenanceMethods, tell_upkeep
-from omnigraph.demo.narrator import Stage
+from omnigraph.demo.maintenance_story import MaintenanceSummary, tell_maintenance
+from omnigraph.demo.narrator import Narrator
 from omnigraph.errors import UsageError
 from omnigraph.pipeline.file.run import PipelineResult, run_pipeline
 
 HERE = Path(__file__).parent
 MARK = ".omnigraph-demo"
-"""A file that says: this folder was made by a demo, and a demo may replace what it made."""
-MADE = (
+"""A file that marks a folder of a demo, whose files a demo may replace."""
+DEMO_FILES = (
     "graph",
     "follows",
     "report.html",
@@ -48,12 +47,12 @@ REASONS = {
     "cardinality": "a second job, where the schema allows one",
     "endpoint": "an edge to or from a node that is not there",
     "enum": "a value that the enum does not have",
-    "key": "a key that is given twice",
+    "key": "a key that occurs twice",
     "null": "a required value that is missing",
     "range": "a number outside its range",
     "record": "a line that is no JSON",
     "type": "a value of another type",
-    "unique": "an e-mail that somebody else has",
+    "unique": "an e-mail that another person has",
     "unknown_field": "a field that the schema does not have",
 }
 
@@ -89,39 +88,40 @@ class Report:
     vectors: int
     input_bytes: int
     seconds: Mapping[str, float]
-    healed: str
-    upkeep: MaintenanceMethods
+    recovered: str
+    maintenance: MaintenanceSummary
     merge: Merged
 
     def to_json(self) -> dict[str, Any]:
+        plain = {k: v for k, v in self.__dict__.items() if k not in ("recovered", "maintenance")}
+        parts = {"upkeep": self.maintenance.to_json(), "merge": self.merge.to_json()}
         rounded = {k: round(v, 3) for k, v in self.seconds.items()}
-        parts = {"upkeep": self.upkeep.to_json(), "merge": self.merge.to_json()}
-        return {**self.__dict__, "seconds": rounded, **parts}
+        return {**plain, "seconds": rounded, "healed": self.recovered, **parts}
 
 
 def prepare_folder(folder: str) -> None:
-    """An empty folder, or one of an earlier demo, emptied of what that one made. UsageError for any other."""
+    """An empty folder, or one of an earlier demo, emptied of the files of that demo. UsageError for any other."""
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(os.path.join(folder, MARK)):
-        raise UsageError(detail=f"{folder} is not empty and no demo made it; name a new folder with --keep.")
+        raise UsageError(detail=f"{folder} is not empty and not from a demo; name a new folder with --keep.")
     os.makedirs(folder, exist_ok=True)
-    for name in MADE:
+    for name in DEMO_FILES:
         path = os.path.join(folder, name)
         shutil.rmtree(path) if os.path.isdir(path) else Path(path).unlink(missing_ok=True)
     Path(folder, MARK).write_text("made by `omnigraph demo`; may be removed\n")
 
 
-def tell(folder: str, *, scale: float, seed: int, stage: Stage, report: str) -> Report:
-    """The whole story, in a folder that `prepare_folder` made ready. `report` is where the page of `maintain` goes."""
+def tell(folder: str, *, scale: float, seed: int, narrator: Narrator, report: str) -> Report:
+    """The whole demo, in a folder that `prepare_folder` emptied. `report` is where the page of `maintain` goes."""
     times: dict[str, float] = {}
-    world = _make(folder, scale, seed, stage, times)
-    loaded, vectors = _load(folder, world, stage, times)
-    _show_rejects(loaded, stage)
-    _again(folder, stage, times)
+    world = _make(folder, scale, seed, narrator, times)
+    loaded, vectors = _load(folder, world, narrator, times)
+    _show_rejects(loaded, narrator)
+    _again(folder, narrator, times)
     uri = os.path.join(folder, "graph")
     with og.open(uri, actor="demo") as graph:
-        healed = _crash(graph, stage, times)
-        upkeep = tell_upkeep(graph, report, stage=stage, times=times)
-        merged = tell_branches(graph, folder, stage=stage, times=times)
+        recovered = _crash(graph, narrator, times)
+        maintained = tell_maintenance(graph, report, narrator=narrator, times=times)
+        merged = tell_branches(graph, folder, narrator=narrator, times=times)
     return Report(
         folder=folder,
         graph=uri,
@@ -132,31 +132,33 @@ def tell(folder: str, *, scale: float, seed: int, stage: Stage, report: str) -> 
         vectors=vectors,
         input_bytes=world.size_bytes,
         seconds=times,
-        healed=healed,
-        upkeep=upkeep,
+        recovered=recovered,
+        maintenance=maintained,
         merge=merged,
     )
 
 
-def _make(folder: str, scale: float, seed: int, stage: Stage, times: dict[str, float]) -> World:
-    stage.say("1. Files, made up from a seed: people, companies, posts, who follows and likes what.")
+def _make(folder: str, scale: float, seed: int, narrator: Narrator, times: dict[str, float]) -> World:
+    narrator.say("1. Files, generated from a seed: people, companies, posts, who follows and likes what.")
     began = time.monotonic()
     world = generate(folder, scale=scale, seed=seed)
     for name in ("social.pg", "pipeline.yaml", "questions.gq"):
         shutil.copyfile(HERE / name, os.path.join(folder, name))
     times["make"] = time.monotonic() - began
     nodes = sum(world.rows.values()) - world.edges
-    stage.say(
+    narrator.say(
         f"   {world.edges:,} edges and {nodes:,} nodes as CSV, Parquet and JSON lines, {size_text(world.size_bytes)};"
     )
-    stage.say(f"   {sum(world.rejects.values()):,} rows among them are broken on purpose.")
+    narrator.say(f"   {sum(world.rejects.values()):,} rows among them are invalid on purpose.")
     return world
 
 
-def _load(folder: str, world: World, stage: Stage, times: dict[str, float]) -> tuple[og.LoadResult, int]:
-    stage.say("\n2. omnigraph pipeline run pipeline.yaml: check every row, load what is sound, in one commit; then a")
-    stage.say("   vector for the text of every post, by a model that runs on this machine.")
-    result = _pipeline(folder, stage)
+def _load(folder: str, world: World, narrator: Narrator, times: dict[str, float]) -> tuple[og.LoadResult, int]:
+    narrator.say(
+        "\n2. omnigraph pipeline run pipeline.yaml: check every row, load the valid ones, in one commit; then a"
+    )
+    narrator.say("   vector for the text of every post, by a model that runs on this machine.")
+    result = _pipeline(folder, narrator)
     loaded = result.load
     assert loaded is not None
     times["embed"] = sum(step.seconds for step in result.embed)
@@ -166,79 +168,81 @@ def _load(folder: str, world: World, stage: Stage, times: dict[str, float]) -> t
     with og.open(result.graph) as graph:
         tables = {t.table_key: t.rows for t in graph.snapshot().tables()}
     assert tables == dict(world.rows), f"the graph holds {tables}, and {dict(world.rows)} were good"
-    found, planted = dict(loaded.rejected_by_rule), dict(world.rejects)
-    assert found == planted, f"rejected were {found}, planted were {planted}"
+    rejected, expected = dict(loaded.rejected_by_rule), dict(world.rejects)
+    assert rejected == expected, f"rejected were {rejected}, expected were {expected}"
     for key, rows in tables.items():
-        stage.say(f"   {key:<16}{rows:>12,}")
+        narrator.say(f"   {key:<16}{rows:>12,}")
     rate = loaded.lines / times["load"]
-    stage.say(
+    narrator.say(
         f"   {loaded.lines:,} rows in {times['load']:.1f} s, {rate:,.0f} per second, start of the engine included;"
     )
-    stage.say(f"   {vectors:,} vectors in {times['embed']:.1f} s")
+    narrator.say(f"   {vectors:,} vectors in {times['embed']:.1f} s")
     return loaded, vectors
 
 
-def _show_rejects(loaded: og.LoadResult, stage: Stage) -> None:
-    stage.say("\n3. What was broken was put aside: each row with its file, line, rule and reason. All of it was found.")
+def _show_rejects(loaded: og.LoadResult, narrator: Narrator) -> None:
+    narrator.say(
+        "\n3. Invalid rows are in a quarantine file, each with its file, line, rule and reason. All of them were found."
+    )
     for rule, count in sorted(loaded.rejected_by_rule.items(), key=lambda item: (-item[1], item[0])):
-        stage.say(f"   {count:>6,}  {rule:<14} {REASONS[rule]}")
+        narrator.say(f"   {count:>6,}  {rule:<14} {REASONS[rule]}")
 
 
-def _again(folder: str, stage: Stage, times: dict[str, float]) -> None:
-    stage.say("\n4. The same file once more. Everything is there already, so nothing changes and no commit is made.")
-    result = _pipeline(folder, stage)
+def _again(folder: str, narrator: Narrator, times: dict[str, float]) -> None:
+    narrator.say("\n4. The same file once more. Everything is there already, so nothing changes and no commit is made.")
+    result = _pipeline(folder, narrator)
     times["again"] = result.seconds
     assert result.load is not None
     assert result.load.commit is None, f"a second run changed something: {result.load}"
     assert not any(sum(step.embedded.values()) for step in result.embed), "a second run embedded something"
-    stage.say(f"   read and compared in {result.seconds:.1f} s")
+    narrator.say(f"   read and compared in {result.seconds:.1f} s")
 
 
-def _crash(graph: og.Graph, stage: Stage, times: dict[str, float]) -> str:
-    stage.say("\n5. A writer is killed in the worst moment: its tables are written, its commit is not published.")
+def _crash(graph: og.Graph, narrator: Narrator, times: dict[str, float]) -> str:
+    narrator.say("\n5. A writer is killed after its tables are written and before its commit is published.")
     before = graph.snapshot().count("Person")
     someone = graph.snapshot().read("Person", columns=["handle"]).column("handle")[0].as_py()
-    died = subprocess.run([sys.executable, "-c", CRASH, graph.uri, someone], check=False, capture_output=True)
-    assert died.returncode == -signal.SIGKILL, died
+    crashed = subprocess.run([sys.executable, "-c", CRASH, graph.uri, someone], check=False, capture_output=True)
+    assert crashed.returncode == -signal.SIGKILL, crashed
     assert graph.snapshot().count("Person") == before
-    stage.say(f"   killed. Readers still see {before:,} people, and every table as it was.")
+    narrator.say(f"   killed. Readers still see {before:,} people, and every table as it was.")
     began = time.monotonic()
     graph.upsert({"Tag": [{"name": "resilience"}]})
     times["heal"] = time.monotonic() - began
-    recovered = [c for c in graph.commits(limit=3) if c.recovery is not None]
-    assert recovered, "nobody settled what the dead writer left"
+    recoveries = [c for c in graph.commits(limit=3) if c.recovery is not None]
+    assert recoveries, "the operation of the crashed writer was not recovered"
     assert graph.snapshot().count("Person") == before + 1
-    outcome = str(recovered[0].recovery["outcome"]).replace("_", " ") if recovered[0].recovery else ""
-    stage.say(f"   The next writer found it and settled it on its way ({outcome}), in {times['heal'] * 1000:.0f} ms.")
+    outcome = str(recoveries[0].recovery["outcome"]).replace("_", " ") if recoveries[0].recovery else ""
+    narrator.say(f"   The next writer recovered its operation first ({outcome}), in {times['heal'] * 1000:.0f} ms.")
     return outcome
 
 
-def _pipeline(folder: str, stage: Stage) -> PipelineResult:
-    with stage.watch() as watcher:
+def _pipeline(folder: str, narrator: Narrator) -> PipelineResult:
+    with narrator.watch() as watcher:
         return run_pipeline(
             os.path.join(folder, "pipeline.yaml"),
-            engine=stage.engine,
-            settings=stage.settings,
+            engine=narrator.engine,
+            settings=narrator.settings,
             watcher=watcher,
             actor="demo",
         )
 
 
 def summary(report: Report, *, kept: bool) -> list[str]:
-    """The last words: what was shown, and where to go from here."""
+    """The closing text: what was shown, and commands to continue with."""
     edges = sum(count for key, count in report.rows.items() if key.startswith("edge:"))
     lines = [
         "",
         f"Done in {sum(report.seconds.values()):.0f} s. You have seen a graph database without a server:",
         f"  {edges:,} edges from {size_text(report.input_bytes)} of files became visible at once, in one commit;",
-        f"  {sum(report.rejected_by_rule.values()):,} broken rows were found by the schema: none got in, none is lost;",
+        f"  {sum(report.rejected_by_rule.values()):,} invalid rows were rejected: none was loaded, none is lost;",
         f"  {report.vectors:,} posts got a vector from a model that runs on this machine;",
-        "  running it again changed nothing; a killed writer left nothing broken;",
-        f"  {report.upkeep.commits:,} small commits wore it out, and maintenance made it small and fast again;",
-        "  what a stranger did to its tables was found, judged and taken back;",
+        "  running it again changed nothing; a killed writer was recovered;",
+        f"  {report.maintenance.commits:,} small commits fragmented it, and maintenance made it small and fast again;",
+        "  changes by a foreign client were detected, classified and undone;",
         "  questions along edges, by words, by meaning and by all of it had the same answers before and after;",
         "  the branch of an agent was compared and merged, and its one conflict resolved in a file.",
-        f"The report of its maintenance: {report.upkeep.report}",
+        f"The report of its maintenance: {report.maintenance.report}",
     ]
     if kept:
         lines += [

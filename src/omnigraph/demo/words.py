@@ -1,4 +1,4 @@
-"""Names, topics and sentences. Small, and rich enough that texts of one topic resemble each other and no others."""
+"""Names, topics and sentences: texts of one topic resemble each other and no others."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ OmnigraphError
 │   ├── UnsupportedStore       a URI scheme or a file system that can't hold a graph
 │   ├── DirectOnly             a server is named for a command that works on storage itself
 │   ├── GraphNotChosen         a cluster has several graphs and none is named
-│   ├── NotAvailable           something that is asked for and that this version does not do yet
+│   ├── NotAvailable           a feature that this version does not have yet
 │   └── InvalidCursor          a text that is no position of a change feed
 ├── SchemaError
 │   ├── SchemaSyntaxError      the .pg text does not parse
@@ -15,14 +15,14 @@ OmnigraphError
 ├── QueryError
 │   ├── QuerySyntaxError       the .gq text does not parse (Q000)
 │   ├── QueryCheckError        it parses and does not fit the schema (T1 …)
-│   ├── ParameterError         the values given are not those that the query declares
+│   ├── ParameterError         the values are not those that the query declares
 │   ├── QueryValueError        a value that the query computes has no place: too large, no date, no pattern
-│   ├── QueryTimeout           it took longer than it may
-│   ├── ResourceLimit          it needs more rows or memory than it may
+│   ├── QueryTimeout           it took longer than its timeout
+│   ├── ResourceLimit          it needs more rows or memory than its limit
 │   └── OutOfMemory            it needs more memory than the machine has
 ├── PipelineFileError          a pipeline file that is not what it should be, with the place
 │   ├── PipelineVariableMissing  it names a variable that has no value
-│   └── PolicyFileError        the same of a policy file of maintenance
+│   └── PolicyFileError        the same for a policy file of maintenance
 ├── InputError
 │   ├── RowsRefused            rows that can't be taken, with the first 20 and counts per rule
 │   │   ├── RecordError        lines of an input that are no records, and whatever else is wrong with it
@@ -45,27 +45,27 @@ OmnigraphError
 │   ├── WriterBusy             another writer held the branch for longer than the caller waits
 │   └── WriterActive           a command that needs a branch at rest finds a writer at work there
 ├── RecoveryError
-│   ├── RecoveryPending        an operation of a dead writer can't be settled here and now
-│   ├── UncoveredDrift         a table moved without the door
-│   ├── BranchPinUnreadable    a version that a live branch stands on can't be opened
+│   ├── RecoveryPending        an operation of a crashed writer can't be recovered now
+│   ├── UncoveredDrift         a table has versions that no operation of omnigraph explains
+│   ├── BranchPinUnreadable    a version that a live branch pins can't be opened
 │   └── BadRecoveryRecord      an object under __recovery can't be understood
 ├── FormatError
 │   ├── NewerFormat            the graph was written by a newer omnigraph
 │   ├── GraphMoved             a folder with forks was copied or moved: they refer to the old address
 │   ├── HostileOrDamagedManifest  a stored name, path or number has not the form that it must have
-│   ├── ManifestMissing        tables of a graph are there, and its manifest is not
-│   └── NotAGraph              something is there, and it is not a graph of ours
+│   ├── ManifestMissing        tables of a graph exist without a manifest
+│   └── NotAGraph              something exists at the address that is not a graph
 ├── LookupFailed
 │   ├── GraphNotFound, GraphExists
-│   ├── CloneUnfinished        a clone was begun at this address, and did not come to its end
+│   ├── CloneUnfinished        a clone at this address is not finished
 │   ├── BranchNotFound, BranchExists, BranchInUse, InvalidBranchName, CommitNotOnMain
 │   ├── TagNotFound, TagExists, InvalidTagName
 │   ├── CommitNotFound, NoCommitAtThatTime
 │   │   └── RevisionNotFound   a word that is no commit, branch, tag or time
 │   ├── FeedBranchReplaced     a cursor of a change feed is not in the history of its branch
-│   ├── FeedCollected          cleanup removed the state that a change feed goes on from
+│   ├── FeedCollected          cleanup removed the state that a change feed continues from
 │   └── VersionReclaimed       the version existed and cleanup, or a schema change, removed it
-│       └── VersionMissing     it is published, so nobody of ours removed it, and it is not there
+│       └── VersionMissing     it is published, so no command removed it, and it does not exist
 ├── ClusterError
 │   ├── ClusterStateMissing    a folder that is to be a cluster's has no state
 │   ├── ClusterStateInvalid    a cluster's state can't be understood
@@ -279,5 +279,5 @@ __all__ = [
 ]
 
 for _name in __all__:
-    # Tracebacks and pickles name the place from which errors are imported, not the module they happen to stand in.
+    # Tracebacks and pickles name the package from which errors are imported, not the module that defines them.
     globals()[_name].__module__ = __name__

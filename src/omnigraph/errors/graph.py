@@ -31,7 +31,7 @@ class StaleView(ConflictError):
 
     @property
     def remedy(self) -> str:
-        """What was planned on a state that is gone is planned again; to repeat it never helps."""
+        """A plan for an older state has to be made again; to repeat it never helps."""
         return "Make a new plan; nothing was changed." if self.fields.get("of_plan") else super().remedy
 
 
@@ -56,9 +56,9 @@ class RecoveryError(OmnigraphError):
 
 class RecoveryPending(RecoveryError):
     condition = "recovery_pending"
-    text = "operation {operation_id} of a writer that died on {branch} is not settled: {detail}"
+    text = "operation {operation_id} of a crashed writer on {branch} is not recovered: {detail}"
     remedy_text = (
-        "Any write to {branch} settles it, and so does `omnigraph maintain`. If this persists, look at {path}."
+        "Any write to {branch} recovers it, and so does `omnigraph maintain`. If this persists, look at {path}."
     )
 
 
@@ -76,7 +76,7 @@ class UncoveredDrift(RecoveryError):
 
 class BranchPinUnreadable(RecoveryError):
     condition = "branch_pin_unreadable"
-    text = "the branch {branch!r} stands on version {version} of {table_key}, which can't be opened: {detail}"
+    text = "the branch {branch!r} pins version {version} of {table_key}, which can't be opened: {detail}"
     remedy_text = (
         "Run `omnigraph verify` to see what is damaged, then bring the files back from a copy, or publish a newer "
         "version of the table with `omnigraph repair --force` if there is one, or delete the branch if it is not main; "
@@ -99,7 +99,7 @@ class FormatError(OmnigraphError):
 
 class NewerFormat(FormatError):
     condition = "newer_format"
-    text = "the graph has format {found}; this omnigraph knows up to {known}. Nothing was touched."
+    text = "the graph has format {found}; this omnigraph supports up to {known}. Nothing was touched."
     remedy_text = "Upgrade omnigraph first."
 
 
@@ -124,7 +124,7 @@ class GraphMoved(FormatError):
 
 class HostileOrDamagedManifest(FormatError):
     condition = "hostile_or_damaged_manifest"
-    text = "what the graph's storage says can't be used: {where}: {detail}."
+    text = "stored metadata of the graph can't be used: {where}: {detail}."
     remedy_text = (
         "Nothing outside of the graph was read, written or removed. Do not use this graph if you do not trust who "
         "wrote it; otherwise its storage is damaged: put the files back from a copy of the store."
@@ -135,10 +135,10 @@ class ManifestMissing(FormatError):
     """`tables` names up to 20 of the folders of tables that are there, relative to `uri`."""
 
     condition = "manifest_missing"
-    text = "the manifest of the graph at {uri} is lost: {detail} there, and nothing says which versions are published."
+    text = "the manifest of the graph at {uri} is lost: {detail} there, and no record of the published versions exists."
     remedy_text = (
-        "Bring the folder __manifest back from a copy of the store; nothing was changed. If that graph is given up, "
-        "use another address, or remove what is there first."
+        "Bring the folder __manifest back from a copy of the store; nothing was changed. If you do not need that "
+        "graph, use another address, or remove what is there first."
     )
 
 
@@ -165,8 +165,8 @@ class CloneUnfinished(LookupFailed):
     condition = "clone_unfinished"
     text = "{uri} holds a clone of {source} that is not finished, and is no graph yet{detail}."
     remedy_text = (
-        "Run `omnigraph clone {source} {uri}` again with the same options: it goes on where it was stopped. Or remove "
-        "{uri}."
+        "Run `omnigraph clone {source} {uri}` again with the same options: it continues where it was stopped. Or "
+        "remove {uri}."
     )
 
 

@@ -64,7 +64,7 @@ class RowsRefused(InputError):
 
 
 class RecordError(RowsRefused):
-    """At least one line is no record of the schema; `by_rule` and `violations` tell of all that is wrong."""
+    """At least one line is no record of the schema; `by_rule` and `violations` have all that is wrong."""
 
     condition = "invalid_record"
     text = "{rows} of the input can't be loaded{rules}.\n{shown}"
@@ -98,7 +98,7 @@ class ConstraintViolation(RowsRefused):
 
 
 class KeyConflict(RowsRefused):
-    """`table_key` and `entity_id` are those of the first id that exists. A load tells all refused rows as well."""
+    """`table_key` and `entity_id` are those of the first id that exists. A load reports all refused rows as well."""
 
     condition = "key_conflict"
     text = "{table_key} already has an entity with the id {entity_id!r}."
@@ -154,7 +154,7 @@ class FileUnreadable(InputError):
 
     @property
     def remedy(self) -> str:
-        """`hint`, where there is one, knows better what to do."""
+        """`hint` if there is one, which is more specific."""
         return str(self.fields.get("hint") or super().remedy)
 
 

@@ -30,7 +30,7 @@ class UnsupportedSchemaChange(OmnigraphError):
 
     @property
     def drops_all(self) -> bool:
-        """Whether nothing stands in the way but that every type would be dropped."""
+        """Whether the only obstacle is that every type would be dropped."""
         steps = self.fields.get("plan", {}).get("steps", [])
         refused = [step for step in steps if step["kind"] == "unsupported_change"]
         return bool(refused) and all(step["code"] == "OG-DS-101" for step in refused)
@@ -71,7 +71,7 @@ class ParameterError(QueryError):
 
 class QueryValueError(QueryError):
     condition = "query_value"
-    text = "the query computes a value that does not exist: {detail}"
+    text = "the query computes a value that is out of range: {detail}"
     remedy_text = "Limit the rows by a condition that comes before this value, or compute another one."
 
 
@@ -85,14 +85,14 @@ class ResourceLimit(QueryError):
     """`resource` is rows or memory_bytes."""
 
     condition = "resource_limit"
-    text = "the query {query} needs more than it may: {resource} would be {actual}, and the limit is {limit}."
+    text = "the query {query} needs more than its limit: {resource} would be {actual}, and the limit is {limit}."
     remedy_text = "Ask for less, by a narrower pattern or a limit, or allow more; nothing was changed."
 
 
 class OutOfMemory(QueryError):
     condition = "out_of_memory"
     text = "the query {query} needs more memory than this process can get."
-    remedy_text = "Ask for less, by a narrower pattern or a limit; max_memory_bytes would have said so sooner."
+    remedy_text = "Ask for less, by a narrower pattern or a limit; set max_memory_bytes to stop such queries earlier."
 
 
 class NotOnSpark(QueryError):

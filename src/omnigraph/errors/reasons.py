@@ -1,4 +1,4 @@
-"""Why a store failed, in one word, from what it said.
+"""Why a store failed, in one word, from the text of its error.
 
 Lance, obstore and the operating system hand over texts, not codes. The texts of S3 hold the code of the error, except
 in answers to HEAD, which have a status only. A text that fits nothing has no reason.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """`phrase` says it in a sentence, `remedy` what to do."""
+    """`phrase` is the reason as a part of a sentence, `remedy` what to do."""
 
     name: str
     pattern: re.Pattern[str]
@@ -92,7 +92,7 @@ _BY_NAME = {reason.name: reason for reason in _REASONS}
 
 
 def reason_of(detail: str) -> Reason | None:
-    """The reason that a store's own words give; None if they give none that is known."""
+    """The reason in the text of a store's error; None if it is not a known one."""
     return next((reason for reason in _REASONS if reason.pattern.search(detail)), None)
 
 

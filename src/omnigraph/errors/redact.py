@@ -1,11 +1,11 @@
 """Secrets stay out of errors, plans and logs: the one function through which such texts go.
 
 * the user and password of a URL (`http://user:password@host`), and what signs a URL (`X-Amz-Signature=…`, `sig=…`)
-* the values of environment variables whose names say that they are secret
+* the values of environment variables whose names mark them as secret
 * the values of the variables of a pipeline file while it is checked, planned or run (`concealing`): they show as
   `${NAME}`
 
-A value that is shorter than SECRET_MIN characters is no secret, and would be found everywhere. Every error redacts its
+A value that is shorter than SECRET_MIN characters is no secret, and would match everywhere. Every error redacts its
 fields when it is made, so also those that a task sends from another process. Results of queries and data that is
 written are never changed.
 """
@@ -76,11 +76,12 @@ def concealing(variables: Mapping[str, str]) -> Iterator[None]:
 
 def _values() -> Iterator[tuple[str, str]]:
     """Values that are hidden wherever they stand, and what is shown instead: the longest first."""
-    found = {v: HIDDEN for k, v in os.environ.items() if len(v) >= SECRET_MIN and is_secret_name(k)}
+    shown_by_value = {v: HIDDEN for k, v in os.environ.items() if len(v) >= SECRET_MIN and is_secret_name(k)}
     with _lock:
         for variables in _concealed:
-            found |= {v: f"${{{k}}}" for k, v in variables.items() if len(v) >= VARIABLE_MIN and is_secret_name(k)}
-    return iter(sorted(found.items(), key=lambda pair: -len(pair[0])))
+            secrets = {v: f"${{{k}}}" for k, v in variables.items() if len(v) >= VARIABLE_MIN and is_secret_name(k)}
+            shown_by_value |= secrets
+    return iter(sorted(shown_by_value.items(), key=lambda pair: -len(pair[0])))
 
 
 def _variables() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Errors of the call itself, and of the files that tell a command what to do."""
+"""Errors of the call itself, and of pipeline and policy files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class UsageError(OmnigraphError):
 
 class ConsentRequired(UsageError):
     condition = "consent_required"
-    text = "{verb} destroys data on {target}, which is not a local path, and nobody is there to ask."
+    text = "{verb} destroys data on {target}, which is not a local path, and confirmation needs a terminal."
     remedy_text = "Add --yes if that is what you want."
 
 

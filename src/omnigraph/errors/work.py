@@ -77,9 +77,9 @@ class EmbeddingFailed(EmbeddingError):
 
 
 class StorageError(OmnigraphError):
-    """`detail` is what the store said, without the places in its source and the structures that Rust appends.
+    """`detail` is the text of the store's error, without source positions and the structures that Rust appends.
 
-    `reason` says why, where that can be told: `access_denied`, `bad_credentials`, `bucket_missing`, `wrong_region`,
+    `reason` is why, where that is known: `access_denied`, `bad_credentials`, `bucket_missing`, `wrong_region`,
     `unreachable`, `disk_full`, `not_a_folder`, `damaged_data`, `damaged_index`; None otherwise.
     """
 
@@ -88,9 +88,9 @@ class StorageError(OmnigraphError):
     remedy_text = "Free space, check access and connection, then repeat the command: nothing half-done became visible."
 
     def __init__(self, *, doing: str, detail: str, reason: str | None = None) -> None:
-        said = _LANCE_PLACES.sub("", detail.partition(_DEBUG)[0])
-        known = reasons.named(reason) or reasons.reason_of(said)
-        super().__init__(doing=doing, detail=said, reason=None if known is None else known.name)
+        text = _LANCE_PLACES.sub("", detail.partition(_DEBUG)[0])
+        known = reasons.named(reason) or reasons.reason_of(text)
+        super().__init__(doing=doing, detail=text, reason=None if known is None else known.name)
 
     @property
     def message(self) -> str:

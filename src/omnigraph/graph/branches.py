@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.results import BranchInfo
     from omnigraph.storage.layout import Location
     from omnigraph.storage.manifest.table import Manifest
-    from omnigraph.tasks.engine import Engines
+    from omnigraph.tasks.engine import EngineSettings
 
 
 class BranchMethods:
@@ -51,7 +51,7 @@ class BranchMethods:
         raise NotImplementedError
 
     @property
-    def engines(self) -> Engines:
+    def engines(self) -> EngineSettings:
         raise NotImplementedError
 
     @checked

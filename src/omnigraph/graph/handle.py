@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from omnigraph.language.schema.plan import SchemaPlan
     from omnigraph.pipeline.export.stream import Format
     from omnigraph.pipeline.load.sources import Source
-    from omnigraph.tasks.engine import Engines
+    from omnigraph.tasks.engine import EngineSettings
     from omnigraph.tasks.progress import Watcher
     from omnigraph.write.mutate import Rows, Statement
 
@@ -99,7 +99,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         *,
         actor: str | None = None,
         observer: Observer = silent,
-        engines: Engines | None = None,
+        engines: EngineSettings | None = None,
     ) -> None:
         self._location = location
         self._manifest = Manifest(location)
@@ -126,12 +126,12 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         return self._location.is_local
 
     @property
-    def engines(self) -> Engines:
+    def engines(self) -> EngineSettings:
         """Where heavy work runs: Spark or this process."""
         if self._engines is None:
-            from omnigraph.tasks.engine import Engines
+            from omnigraph.tasks.engine import EngineSettings
 
-            self._engines = Engines()
+            self._engines = EngineSettings()
         return self._engines
 
     @property
@@ -505,12 +505,12 @@ def open_graph(
     """
     engines = None
     if any(given is not None for given in (spark, engine, master, conf, watcher)):
-        from omnigraph.tasks.engine import Engines
-        from omnigraph.tasks.progress import Silent
+        from omnigraph.tasks.engine import EngineSettings
+        from omnigraph.tasks.progress import SilentWatcher
         from omnigraph.tasks.session import SparkSettings
 
         settings = SparkSettings(master=master or os.environ.get("OMNIGRAPH_MASTER") or None, conf=dict(conf or {}))
-        engines = Engines(requested=engine, settings=settings, session=spark, watcher=watcher or Silent())
+        engines = EngineSettings(requested=engine, settings=settings, session=spark, watcher=watcher or SilentWatcher())
     graph = Graph(locate(address, options=storage_options), actor=actor, observer=observer, engines=engines)
     graph._manifest.table()
     return graph

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.stats import GraphStats
     from omnigraph.maintenance.verify import VerifyResult
     from omnigraph.storage.layout import Location
-    from omnigraph.tasks.engine import Engines
+    from omnigraph.tasks.engine import EngineSettings
 
 
 class MaintenanceMethods:
@@ -39,7 +39,7 @@ class MaintenanceMethods:
     _location: Location
 
     @property
-    def engines(self) -> Engines:
+    def engines(self) -> EngineSettings:
         raise NotImplementedError
 
     @checked
@@ -306,5 +306,5 @@ class Maintenance(MaintenanceMethods):
         return self._graph._committer
 
     @property
-    def engines(self) -> Engines:
+    def engines(self) -> EngineSettings:
         return self._graph.engines

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.query.mutation.result import MutationResult
     from omnigraph.query.query_cache import QueryCache
     from omnigraph.query.result import Result
-    from omnigraph.tasks.engine import Engines
+    from omnigraph.tasks.engine import EngineSettings
 
 _SPARK_ONLY = (
     "the engine of a query is None (this process) or 'spark', which takes none of timeout_s, max_rows and "
@@ -47,7 +47,7 @@ class QueryMethods:
         raise NotImplementedError
 
     @property
-    def engines(self) -> Engines:
+    def engines(self) -> EngineSettings:
         raise NotImplementedError
 
     @overload

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from omnigraph.storage.lance import lance_api
-from omnigraph.storage.lance.indices import new_segment_json, secure_segment
+from omnigraph.storage.lance.indices import new_segment_json, sync_segment
 from omnigraph.storage.lance.tables import name_of
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
@@ -24,12 +24,12 @@ METRIC = "cosine"
 VECTORS_MIN = 256
 """With fewer vectors a full scan is as fast; the index is pending."""
 FLAT_MAX = 1_000_000
-"""Up to so many vectors are stored unchanged (IVF_FLAT); more are stored in eight bits per dimension (IVF_SQ)."""
+"""Up to this many vectors are stored unchanged (IVF_FLAT); more are stored in eight bits per dimension (IVF_SQ)."""
 LANCE_OWN = "flat"
 """The name of Lance's own column in an IVF_FLAT index: building one over a column of this name panics."""
 PARTITION_ROWS = 4096
 RETRAIN_GROWTH = 4
-"""A vector index is trained again when it needs so many times more partitions than it has."""
+"""A vector index is trained again when it needs this many times more partitions than it has."""
 SAMPLES_PER_PARTITION = 256
 
 
@@ -107,12 +107,12 @@ def _trained_on_directed(table: LanceDataset, column: str, *, partitions_max: in
     return _matrix(model.centroids.storage)
 
 
-def directed_vectors(table: LanceDataset, column: str, *, most: int) -> int:
+def directed_vectors(table: LanceDataset, column: str, *, count_max: int) -> int:
     """How many vectors have a direction: they are neither null nor zero, and their numbers are finite. Stops counting
-    at `most`.
+    at `count_max`.
     """
     with lance_api.reading(f"looking at vectors of {table.uri}"):
-        return sum(len(batch) for batch in _directed(table, column, count_max=most))
+        return sum(len(batch) for batch in _directed(table, column, count_max=count_max))
 
 
 def _directed(table: LanceDataset, column: str, *, count_max: int) -> Iterator[np.ndarray]:
@@ -173,7 +173,7 @@ def build_segment(
     body = new_segment_json(segment)
     if set(body["fragments"]) != set(fragments):
         raise ValueError(f"{kind} could not be trained on so few rows")
-    secure_segment(location, pin, body)
+    sync_segment(location, pin, body)
     return body
 
 

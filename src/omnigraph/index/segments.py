@@ -36,7 +36,7 @@ SEGMENT_ROWS = 1_048_576
 of building grows with it, above all for vectors.
 """
 SEGMENTS_MAX = 16
-"""A look-up in so many segments is about as fast as in one; in four times as many it takes three times as long."""
+"""A look-up in this many segments is about as fast as in one; in four times as many it takes three times as long."""
 ABSORB_ROWS = 50_000
 """A segment up to this size is always built again together with new fragments."""
 BY_VALUE = ("INVERTED", "BITMAP", "LABEL_LIST")
@@ -116,7 +116,7 @@ def plan_new(layout: Layout, *, property: str, column: str, name: str, kind: str
         kind=kind,
         action="build",
         reason="it is declared and missing",
-        build=cut(todo, layout.rows),
+        build=segment_groups(todo, layout.rows),
         rows=_rows(todo, layout),
     )
 
@@ -146,7 +146,7 @@ def plan_index(
         kind=built.kind,
         action=action,
         reason=reason,
-        build=cut(sorted(todo), layout.rows),
+        build=segment_groups(sorted(todo), layout.rows),
         remove=(*broken, *merged),
         known=tuple(sorted(s.uuid for s in built.segments)),
         rows=_rows(todo, layout),
@@ -169,7 +169,7 @@ def _broken(segment: Segment, kind: str, layout: Layout, todo: Set[int]) -> str 
     departed = {n for n in todo if n in layout.live and n < max(segment.fragments)}
     if kind.startswith("IVF") and any(not layout.stable or layout.created(n) <= segment.version for n in departed):
         return "values were exchanged in place"
-    return "rows that it covers were updated" if todo and has_strays(segment, kind, layout) else None
+    return "rows that it covers were updated" if todo and has_moved_rows(segment, kind, layout) else None
 
 
 def _goes_along(segment: Segment, kind: str, layout: Layout) -> bool:
@@ -188,7 +188,7 @@ def _by_address(kind: str, layout: Layout) -> bool:
     return not layout.stable or kind == "BTREE"
 
 
-def has_strays(segment: Segment, kind: str, layout: Layout) -> bool:
+def has_moved_rows(segment: Segment, kind: str, layout: Layout) -> bool:
     """Whether rows that the segment was built over may be live in fragments that it does not cover."""
     if not layout.stable or kind not in BY_VALUE:
         return False
@@ -198,7 +198,7 @@ def has_strays(segment: Segment, kind: str, layout: Layout) -> bool:
     return _overlaps(segment.fragments & layout.live, others, layout)
 
 
-def homes(built: Sequence[BuiltIndex]) -> Callable[[int], tuple[str | None, ...]]:
+def segments_by_fragment(built: Sequence[BuiltIndex]) -> Callable[[int], tuple[str | None, ...]]:
     """The segment of each index that a fragment belongs to."""
     segment_maps = [{n: s.uuid for s in index.segments for n in s.fragments} for index in built]
     return lambda number: tuple(home.get(number) for home in segment_maps)
@@ -220,17 +220,19 @@ def _planned(plan: IndexPlan) -> tuple[Segment, ...]:
     return tuple(Segment(f"planned {n}", frozenset(over), 0, 0, 0) for n, over in enumerate(plan.build))
 
 
-def crossings(built: Sequence[BuiltIndex], layout: Layout, doomed: Set[str]) -> Callable[[int], tuple[str | None, ...]]:
+def merge_barriers(
+    built: Sequence[BuiltIndex], layout: Layout, rebuilt_anyway: Set[str]
+) -> Callable[[int], tuple[str | None, ...]]:
     """The segments that fragments must have in common to be merged: those that are worth keeping.
 
-    `doomed` are segments that will be built again anyway.
+    `rebuilt_anyway` are segments that are rebuilt in any case.
     """
     kept = [
-        replace(index, segments=tuple(s for s in index.segments if s.uuid not in doomed))
+        replace(index, segments=tuple(s for s in index.segments if s.uuid not in rebuilt_anyway))
         for index in built
         if not _by_address(index.kind, layout)
     ]
-    return homes(kept)
+    return segments_by_fragment(kept)
 
 
 def not_worth_keeping(built: Sequence[BuiltIndex], layout: Layout) -> set[str]:
@@ -242,7 +244,7 @@ def not_worth_keeping(built: Sequence[BuiltIndex], layout: Layout) -> set[str]:
             if (
                 _by_address(index.kind, layout)
                 or _rows(live, layout) <= ABSORB_ROWS
-                or has_strays(segment, index.kind, layout)
+                or has_moved_rows(segment, index.kind, layout)
             ):
                 uuids.add(segment.uuid)
     return uuids
@@ -301,7 +303,7 @@ def segment_rows(rows: int) -> int:
     return max(SEGMENT_ROWS, -(-rows // SEGMENTS_MAX))
 
 
-def cut(fragments: Sequence[int], rows: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+def segment_groups(fragments: Sequence[int], rows: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
     """Groups of consecutive fragments, up to the size of a segment."""
     limit = segment_rows(sum(rows.values()))
     groups: list[list[int]] = []

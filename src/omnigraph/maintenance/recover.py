@@ -48,7 +48,7 @@ class Pending:
 
 
 @dataclass(frozen=True)
-class Settled:
+class DecidedEpoch:
     """An operation that was pending and is decided now. `committed`: its own writer finished it."""
 
     branch: str
@@ -66,7 +66,7 @@ class Settled:
 class RecoverResult:
     """`pending` are the operations of live writers that did not finish during the wait."""
 
-    settled: tuple[Settled, ...]
+    settled: tuple[DecidedEpoch, ...]
     pending: tuple[Pending, ...]
     waited_s: float
 
@@ -172,8 +172,8 @@ def _recover(committer: Committer, *, wait_s: float, branch: str | None) -> Reco
         return RecoverResult(decided, tuple(_of_branch(pending(committer), branch)), time.monotonic() - started)
 
 
-def _decided(committer: Committer, was: Pending) -> Iterator[Settled]:
+def _decided(committer: Committer, was: Pending) -> Iterator[DecidedEpoch]:
     record = committer.manifest.outcome(was.incarnation, was.epoch)
     if record is not None:
         outcome = (record.recovery or {}).get("outcome", "committed")
-        yield Settled(was.branch, was.epoch, was.kind, was.operation, outcome, record.commit)
+        yield DecidedEpoch(was.branch, was.epoch, was.kind, was.operation, outcome, record.commit)

@@ -40,7 +40,7 @@ from omnigraph.storage.layout import MANIFEST, Location, locate
 from omnigraph.storage.manifest.create import graph_exists
 from omnigraph.storage.manifest.table import FORMAT, Manifest
 from omnigraph.storage.objects.store import ObjectStore
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class RelocateResult:
 
 
 def relocate(
-    committer: Committer, engines: Engines, *, from_: str | None = None, confirm: bool = False
+    committer: Committer, engines: EngineSettings, *, from_: str | None = None, confirm: bool = False
 ) -> RelocateResult:
     """Rewrite base paths of another address, or only those of `from_`. A preview without `confirm`."""
     started = time.monotonic()
@@ -164,8 +164,8 @@ def _require_another_place(location: Location, roots: dict[str, int]) -> None:
     for root in roots:
         if location.is_local and _is_same_folder(root, location.uri):
             detail = (
-                f"{root} and {location.uri} are one folder under two paths. Whoever uses the graph by the first path "
-                f"could not read its branches any more. Use it by that path, or add --from {root} if nobody does."
+                f"{root} and {location.uri} are one folder under two paths. A program that uses the graph by the first "
+                f"path could not read its branches any more. Use that path, or add --from {root} if no program does."
             )
             raise UsageError(detail=detail)
 

@@ -328,8 +328,8 @@ def _advice(graph: GraphStats) -> Iterator[str]:
     """What to run, most urgent first."""
     on = f" --branch {graph.branch}" if graph.branch != "main" else ""
     if graph.pending_dead:
-        text = _many(graph.pending_dead, "operation of a dead writer is", "operations of dead writers are")
-        yield f"run omnigraph maintain: {text} not settled"
+        text = _many(graph.pending_dead, "operation of a crashed writer is", "operations of crashed writers are")
+        yield f"run omnigraph maintain: {text} not recovered"
     for table in graph.tables:
         if table.error is not None:
             yield f"run omnigraph verify{on}: {table.table_key} can't be opened"

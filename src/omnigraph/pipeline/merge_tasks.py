@@ -7,14 +7,14 @@ as the usual limit (`engine.SMALL_BYTES`), or if Spark was asked for, a runner i
 from __future__ import annotations
 
 from omnigraph.branch.merge.row_tasks import RowTasks, TaskRunner
-from omnigraph.tasks.engine import SMALL_BYTES, Engines
+from omnigraph.tasks.engine import SMALL_BYTES, EngineSettings
 from omnigraph.tasks.runner import Runner
 
 TASKS_BYTES_MIN = SMALL_BYTES
 """A merge that reads or copies less of a type does that in this process, in one piece."""
 
 
-def merge_tasks(engines: Engines, engine: str | None) -> RowTasks:
+def merge_tasks(engines: EngineSettings, engine: str | None) -> RowTasks:
     """The tasks of one merge. All of them run on the engine that was chosen for the first."""
     is_spark = engines.asked_for(engine) == "spark"
     chosen: list[Runner] = []

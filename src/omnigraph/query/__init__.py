@@ -2,7 +2,7 @@
 
     result = run_query(snapshot, checked, {"slug": "ada"})
 
-The language is `omnigraph.language.query`; what a query means stands in its `model`. Here it is made fast: predicates
+The language is `omnigraph.language.query`; its `model` defines what a query means. Here it is made fast: predicates
 and look-ups by Lance, traversals on adjacency arrays, the rest on Arrow and numpy. Caches are derived and may be
 dropped at any time; they change how long an answer takes, never the answer.
 """

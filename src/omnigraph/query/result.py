@@ -22,6 +22,8 @@ Make = Callable[[int, int], pa.RecordBatch]
 
 
 class Result:
+    """The rows of a reading query, computed batch by batch, with the commit that they were read at."""
+
     def __init__(
         self,
         name: str,
@@ -66,9 +68,11 @@ class Result:
             yield self._make(start, min(start + rows, self.num_rows))
 
     def reader(self) -> pa.RecordBatchReader:
+        """The rows as batches, each computed when it is read."""
         return pa.RecordBatchReader.from_batches(self.schema, self.batches())
 
     def to_arrow(self) -> pa.Table:
+        """All rows as one table, computed once."""
         if self._table is None:
             self._table = pa.Table.from_batches([self._make(0, self.num_rows)], schema=self.schema)
         return self._table

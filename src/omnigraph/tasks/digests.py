@@ -75,5 +75,5 @@ def _mix(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray, out: np.nda
 
 
 def buckets_of(digest_rows: np.ndarray, count: int) -> np.ndarray:
-    """The bucket of each digest, of so many."""
+    """The bucket of each digest."""
     return np.asarray((digest_rows[:, 0] >> _U(40)) % _U(count)).astype(np.int64)

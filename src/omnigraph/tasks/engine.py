@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from omnigraph.errors import UsageError
-from omnigraph.tasks.progress import Silent, Watcher
+from omnigraph.tasks.progress import SilentWatcher, Watcher
 from omnigraph.tasks.runner import LocalRunner, Runner, SparkRunner
 from omnigraph.tasks.session import SparkSettings, active_session, spark_session
 
@@ -17,13 +17,13 @@ SMALL_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Engines:
+class EngineSettings:
     """The engine settings of a graph handle: the requested engine, and the caller's session if there is one."""
 
     requested: str | None = None
     settings: SparkSettings = field(default_factory=SparkSettings)
     session: Any = None
-    watcher: Watcher = field(default_factory=Silent)
+    watcher: Watcher = field(default_factory=SilentWatcher)
 
     def asked_for(self, requested: str | None = None) -> str:
         """What the caller, the handle or the environment chose, in this order; `auto` if none of them did."""

@@ -9,7 +9,7 @@ from omnigraph.errors import OmnigraphError
 
 
 @contextmanager
-def readable() -> Iterator[None]:
+def with_remedy() -> Iterator[None]:
     """Add the condition and the remedy of a typed error to its traceback, and leave out the frames of this package."""
     try:
         yield

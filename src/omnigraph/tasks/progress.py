@@ -12,13 +12,13 @@ class Watcher(Protocol):
         """Which engine runs the job, and why; once, before the first stage."""
 
     def stage(self, name: str, *, tasks: int) -> None:
-        """A stage of so many tasks begins; the one before it is over."""
+        """A stage with this many tasks begins; the previous one has ended."""
 
     def advance(self, *, tasks: int, rows: int, size_bytes: int) -> None:
         """The progress of the stage so far: totals, not differences."""
 
 
-class Silent:
+class SilentWatcher:
     """A watcher that ignores everything."""
 
     def engine(self, name: str, reason: str) -> None:

@@ -32,7 +32,7 @@ from omnigraph import errors
 from omnigraph.config import environment
 from omnigraph.errors import OmnigraphError, StorageError, TaskFailed
 from omnigraph.storage.files import checksums
-from omnigraph.tasks.progress import Silent, Watcher
+from omnigraph.tasks.progress import SilentWatcher, Watcher
 
 Task = Mapping[str, Any]
 TaskFunction = Callable[[Any], Any]
@@ -142,7 +142,7 @@ class LocalRunner:
         self.parallelism = (
             parallelism or environment.integer("OMNIGRAPH_THREADS", 0, minimum=0, maximum=4096) or os.cpu_count() or 1
         )
-        self._watcher = watcher or Silent()
+        self._watcher = watcher or SilentWatcher()
 
     def run(self, function: TaskFunction, tasks: Sequence[Task], *, stage: str) -> list[Any]:
         self._watcher.stage(stage, tasks=len(tasks))
@@ -191,7 +191,7 @@ class SparkRunner:
 
     def __init__(self, spark: Any, *, watcher: Watcher | None = None) -> None:
         self._spark = spark
-        self._watcher = watcher or Silent()
+        self._watcher = watcher or SilentWatcher()
         self._is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
 
     @property
@@ -298,19 +298,19 @@ def _run_watched(
     if failures:
         if not isinstance(failures[0], Exception):
             raise failures[0]
-        raise TaskFailed(stage=stage, engine="spark", detail=reason_of(failures[0])) from failures[0]
+        raise TaskFailed(stage=stage, engine="spark", detail=error_line(failures[0])) from failures[0]
     return results[0]
 
 
 _ENCODED_ERROR = re.compile(r"omnigraph-error\[([A-Za-z0-9+/=]+)\]")
 
 
-def carried(error: OmnigraphError) -> RuntimeError:
+def encoded_error(error: OmnigraphError) -> RuntimeError:
     """A typed error as text, for code that Spark runs without `perform`: only the text of an exception is returned."""
     return RuntimeError(f"{error.message} omnigraph-error[{base64.b64encode(_failure(error)).decode()}]")
 
 
-def typed_error(error: Exception) -> OmnigraphError | None:
+def decoded_error(error: Exception) -> OmnigraphError | None:
     """The typed error in the text of Spark's exception; None if there is none."""
     match = _ENCODED_ERROR.search(str(error))
     if match is None:
@@ -318,7 +318,7 @@ def typed_error(error: Exception) -> OmnigraphError | None:
     return _error_of(orjson.loads(base64.b64decode(match[1])))
 
 
-def reason_of(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """The error line of a worker's or the JVM's message, without the stack of the JVM."""
     lines = [line.strip() for line in str(error).splitlines()]
     shown = [line for line in lines if line and not line.startswith(("at ", "File ", "..."))]

@@ -205,7 +205,7 @@ def test_a_small_merge_asks_for_no_runner(tmp_path: Path, monkeypatch: pytest.Mo
     def no_runner(*_: Any, **__: Any) -> Any:
         raise AssertionError("a runner was chosen")
 
-    monkeypatch.setattr(merge_tasks.Engines, "runner", no_runner)
+    monkeypatch.setattr(merge_tasks.EngineSettings, "runner", no_runner)
     graph = make_sides(tmp_path / "g", row_ids="stable")
     assert graph.merge("theirs", strategy="ours").outcome == "merged"
 

@@ -1,4 +1,4 @@
-"""Every code of section B4, and those for what was added: what is refused, where, and what is suggested."""
+"""Every code of an error: what is refused, where, and what is suggested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the language knows: every form of section B1, and those that were added, parses to what it says."""
+"""Every form of the language parses to what it means."""
 
 from __future__ import annotations
 

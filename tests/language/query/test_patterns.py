@@ -1,4 +1,4 @@
-"""Patterns, as section B2 wants them: who is bound to what, in which direction, and what correlates with what."""
+"""Patterns: which variable is bound to what, in which direction, and what correlates with what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns, groups, order and limits: what a read returns, as section B2 wants it."""
+"""Columns, groups, order and limits: what a read returns."""
 
 from __future__ import annotations
 

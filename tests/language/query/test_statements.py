@@ -1,4 +1,4 @@
-"""Statements, as sections B1 and C5 want them, and what was added to them."""
+"""Statements of mutation queries: what parses, and to what."""
 
 from __future__ import annotations
 

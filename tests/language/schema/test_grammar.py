@@ -1,4 +1,4 @@
-"""A1: everything the grammar knows is read, and read as what it says."""
+"""Everything the grammar knows is read, and read as what it says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A3: the steps of supported changes, their ids, and the accepted schema afterwards."""
+"""The steps of supported changes, their ids, and the accepted schema afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A3: everything that a plan refuses, always with a reason, with a code where there is one, and without any effect."""
+"""Everything that a plan refuses, always with a reason, with a code where there is one, and without any effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A2: every semantic rule, with the sentence and the place it gives; and what the rules leave free."""
+"""Every semantic rule, with the sentence and the place it gives; and what the rules leave free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cleanup removes and what it never touches: the lines 20 to 30 of E1, and what follows from them."""
+"""What cleanup removes and what it never touches."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_pending_recovery_makes_it_refuse_before_anything_is_removed(history: 
     with pytest.raises(RecoveryPending) as refusal:
         history.cleanup(keep=1, confirm=True)
     assert refusal.value.fields["operation_id"] == "dead"
-    assert "Any write to main settles it, and so does `omnigraph maintain`." in refusal.value.remedy
+    assert "Any write to main recovers it, and so does `omnigraph maintain`." in refusal.value.remedy
     assert (Path(history.uri) / refusal.value.fields["path"]).exists()
     assert files(Path(history.uri)) == before
     history.upsert({"Person": [{"name": "settles"}]})

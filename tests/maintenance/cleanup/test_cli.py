@@ -77,7 +77,7 @@ def test_a_failing_table_means_exit_code_1_and_its_error_is_shown(
         (("--older-than", "soon"), "90s, 15m"),
         (("--keep", "1", "--plan", "--confirm"), "--plan only looks"),
         (("--keep", "1", "--apply", "plan.json"), "a plan has its own policy"),
-        (("--keep", "1", "--policy", "policy.yaml"), "a policy file stands in place"),
+        (("--keep", "1", "--policy", "policy.yaml"), "a policy file replaces"),
     ],
 )
 def test_wrong_usage_is_told_with_exit_code_2(

@@ -207,4 +207,4 @@ def test_an_operation_of_a_dead_writer_leaves_the_removal_to_cleanup(graph: og.G
     plant.lock(Path(graph.uri), dead, branch="b")
     result = graph.apply_schema(WITHOUT_Q, allow_data_loss=True)
     assert result.applied
-    assert "not settled" in left(result)["node:Q"][0]
+    assert "not recovered" in left(result)["node:Q"][0]

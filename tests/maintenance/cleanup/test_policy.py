@@ -61,7 +61,7 @@ def test_everything_may_stand_below_cleanup_beside_sections_of_others() -> None:
         ("kepe: 5", 1, "did you mean keep?"),
         ("cleanpu: {keep: 1}", 1, "did you mean cleanup?"),
         ("branches:\n  main: {kep: 1}", 2, "did you mean keep?"),
-        ("branches:\n  main: {}", 2, "says nothing"),
+        ("branches:\n  main: {}", 2, "is empty"),
         ("branches: [main]", 1, "branches maps names"),
         ("keep: 1\norphans_older_than: 1d", 2, "at least 4d"),
         ("keep: 1\nmanifest_older_than: 1m", 2, "at least 5m"),

@@ -38,7 +38,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     return Clocks(monkeypatch)
 
 
-def lease_of(graph: og.Graph, **about: Any) -> leases.Held:
+def lease_of(graph: og.Graph, **about: Any) -> leases.HeldLease:
     pins = graph.snapshot(commit=graph.commits()[6].id).view.pins.values()
     return leases.take(graph._location, pins, seconds=SECONDS, **{"owner": ELSEWHERE, **about})
 

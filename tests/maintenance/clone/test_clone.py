@@ -244,7 +244,7 @@ def test_a_source_that_may_only_be_read(original: Path, tmp_path: Path, monkeypa
     def refused(*_: object, **__: object) -> None:
         raise StorageError(doing="writing __leases", detail="403 Forbidden: AccessDenied")
 
-    monkeypatch.setattr(leases.Held, "renew", refused)
+    monkeypatch.setattr(leases.HeldLease, "renew", refused)
     assert og.clone(original, tmp_path / "clone").ok
 
 

@@ -152,8 +152,8 @@ def test_writers_beside_a_loop_of_optimize_lose_nothing_and_are_never_refused(
         "keep_optimizing",
         seconds=4.0,
         deferred=row_ids == "address",
-        commits_least=2,
-        seconds_most=most,
+        commits_min=2,
+        seconds_max=most,
         finished=over,
     )
     writers = [crew.start("keep_writing", client=f"w{i}", seconds=most, seed=i, beside=over) for i in range(3)]

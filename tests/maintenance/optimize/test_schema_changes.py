@@ -124,6 +124,6 @@ def test_an_index_over_a_property_that_is_gone_is_dropped(tmp_path: Path) -> Non
         graph.nodes("Person", where={"id": "p1"})
     plan = graph.plan_optimize().tables[0]
     told = [(i.action, i.reason) for i in plan.indexes if i.name == "late"]
-    assert told == [("drop", "the property that it is over is gone")]
+    assert told == [("drop", "the property that it is over was removed")]
     assert graph.optimize().table("node:Person").committed
     require_usable(path)

@@ -66,16 +66,16 @@ def test_fragments_that_are_full_of_blobs_are_not_merged(album: og.Graph, monkey
 
 
 def test_the_engine_is_chosen_by_what_is_read_with_blobs(album: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    from omnigraph.tasks.engine import Engines
+    from omnigraph.tasks.engine import EngineSettings
 
     asked: list[int] = []
-    choose = Engines.choose
+    choose = EngineSettings.choose
 
-    def noted(self: Engines, **given: Any) -> tuple[str, str]:
+    def noted(self: EngineSettings, **given: Any) -> tuple[str, str]:
         asked.append(given["work_bytes"])
         return choose(self, **given)
 
-    monkeypatch.setattr(Engines, "choose", noted)
+    monkeypatch.setattr(EngineSettings, "choose", noted)
     album.optimize(engine="local")
     assert 2 * FRAGMENTS * BLOB < asked[0] < SMALL_BYTES
 

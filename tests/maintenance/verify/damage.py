@@ -15,7 +15,7 @@ import omnigraph as og
 from omnigraph.commit.operation import Prepared, TableWork, View, work_on
 from omnigraph.commit.request import Request
 from omnigraph.maintenance.verify import Finding, VerifyResult
-from omnigraph.storage.lance.indices import built_indices, exchange_segments, new_segment_json, secure_segment
+from omnigraph.storage.lance.indices import built_indices, exchange_segments, new_segment_json, sync_segment
 from omnigraph.storage.manifest.records import Pin, Record
 
 SCHEMA = """
@@ -119,7 +119,7 @@ class BuildIndices:
             pin, handle, _ = work_on(view, t)
             bodies = [segment(handle, column, kind) for column, kind in columns]
             for body in bodies:
-                secure_segment(view.tables.location, pin, body)
+                sync_segment(view.tables.location, pin, body)
             steps = tuple(exchange(handle, body) for body in bodies)
             works[t.id] = TableWork(pin, view.pins[t.id], steps, handle)
         return Prepared(view, works)

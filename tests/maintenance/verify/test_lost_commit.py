@@ -36,7 +36,7 @@ def test_a_commit_whose_version_of_the_manifest_is_lost(plain: og.Graph, how: st
     )
     assert f"epoch {head.epoch} of {branch}" in finding.message
     assert finding.examples == ("node:City",)
-    assert finding.remedy.startswith("Before anybody writes")
+    assert finding.remedy.startswith("Before the next write")
 
 
 def test_an_operation_that_somebody_is_at_is_no_lost_commit(plain: og.Graph) -> None:

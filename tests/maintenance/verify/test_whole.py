@@ -13,7 +13,7 @@ from omnigraph.language.schema.parse import parse_schema
 from omnigraph.maintenance.verify import CODES, run
 from omnigraph.maintenance.verify.scope import Line
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 from tests.maintenance.verify import damage
 from tests.storage.old_graphs import build_old_graph
 
@@ -139,7 +139,9 @@ def test_the_engine_is_chosen_by_what_is_read(
     monkeypatch.setattr("omnigraph.tasks.engine.active_session", lambda: None)
     schema = parse_schema(f"node N {{ name: String @key  n: I64 @index  v: Vector({vectors}) @index }}")
     line = Line(Pin("n1", "i", None, 1, rows=rows, fragments=1), next(iter(schema.nodes)), "main")
-    chosen, _ = Engines().choose(work_bytes=run._work_bytes(line, full=full), local_below_bytes=run.LOCAL_BELOW_BYTES)
+    chosen, _ = EngineSettings().choose(
+        work_bytes=run._work_bytes(line, full=full), local_below_bytes=run.LOCAL_BELOW_BYTES
+    )
     assert chosen == engine
 
 

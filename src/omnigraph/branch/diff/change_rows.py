@@ -91,13 +91,13 @@ def change_rows(shape: ChangeShape, kinds: np.ndarray, before: pa.Table | None, 
     is_kept = kinds != UPDATE
     is_kept[kinds == UPDATE] = differing.any(axis=0)
     rows = np.flatnonzero(is_kept)
-    olds = _aligned(before, has_before, rows, shape.schema.field("before").type)
-    news = _aligned(after, has_after, rows, shape.schema.field("after").type)
-    physical = {c: _either(news, olds, c, has_after[rows]) for c in ("id", "src", "dst")}
+    old_images = _aligned(before, has_before, rows, shape.schema.field("before").type)
+    new_images = _aligned(after, has_after, rows, shape.schema.field("after").type)
+    physical = {c: _either(new_images, old_images, c, has_after[rows]) for c in ("id", "src", "dst")}
     table_key = pa.repeat(pa.scalar(shape.type.key), len(rows))
     operation = pa.array(np.asarray(OPERATIONS, dtype=object)[kinds[rows]], pa.string())
     changed = _changed_names(shape, kinds[rows] == UPDATE, differing[:, differing.any(axis=0)])
-    return pa.table([operation, table_key, *physical.values(), changed, olds, news], schema=shape.schema)
+    return pa.table([operation, table_key, *physical.values(), changed, old_images, new_images], schema=shape.schema)
 
 
 def _differing_columns(
@@ -137,11 +137,11 @@ def _aligned(images: pa.Table | None, exists: np.ndarray, rows: np.ndarray, stru
     return pa.StructArray.from_arrays(children, fields=list(struct), mask=pa.array(missing))
 
 
-def _either(news: pa.StructArray, olds: pa.StructArray, column: str, is_new: np.ndarray) -> pa.Array:
-    if news.type.get_field_index(column) < 0:
-        return pa.nulls(len(news), pa.string())
-    positions = np.where(is_new, np.arange(len(news)), np.arange(len(news)) + len(news))
-    both = pa.concat_arrays([news.field(column), olds.field(column)])
+def _either(new_images: pa.StructArray, old_images: pa.StructArray, column: str, is_new: np.ndarray) -> pa.Array:
+    if new_images.type.get_field_index(column) < 0:
+        return pa.nulls(len(new_images), pa.string())
+    positions = np.where(is_new, np.arange(len(new_images)), np.arange(len(new_images)) + len(new_images))
+    both = pa.concat_arrays([new_images.field(column), old_images.field(column)])
     return both.take(pa.array(positions))
 
 

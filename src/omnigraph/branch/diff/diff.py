@@ -108,11 +108,12 @@ class Diff:
         return self.batches()
 
     def batches(self, *, rows_max: int = PAGE_ROWS) -> Iterator[pa.Table]:
+        """The changes of all types, at most `rows_max` rows at a time."""
         for _, batches in self.by_type(rows_max=rows_max):
             yield from batches
 
     def by_type(self, *, rows_max: int = PAGE_ROWS) -> Iterator[tuple[TypeChanges, Iterator[pa.Table]]]:
-        """Type by type, each with its batches, which are read before the next type is asked for."""
+        """Type by type, each with its batches, which must be read before the next type."""
         with ExitStack() as stack:
             for changes in self._leased(stack):
                 yield changes, self._batches(changes, rows_max)
@@ -135,10 +136,11 @@ class Diff:
         return self.dataframes(self.of_type(type_name), self.filter)
 
     def of_type(self, type_name: str) -> TypeChanges:
-        one = ChangeFilter(types=(type_name,))
-        one.require_known(self.old.schema, self.new.schema)
+        """The changes of one type; without rows if it has none. UnknownType if neither state has it."""
+        chosen = ChangeFilter(types=(type_name,))
+        chosen.require_known(self.old.schema, self.new.schema)
         for changes in self._types:
-            if one.includes(changes):
+            if chosen.includes(changes):
                 return changes
         t = self.new.type(type_name.partition(":")[2] or type_name)
         return TypeChanges(self.old, self.new, t.id)
@@ -160,6 +162,7 @@ class Diff:
         return {**self.head_json(), "changes": changes}
 
     def head_json(self) -> dict[str, Any]:
+        """Both commits and the changes of the schema, without row changes."""
         return {"base": self.base, "target": self.target, "schema": [step.to_json() for step in self.schema]}
 
     # ---- lease -------------------------------------------------------------------------------------------------------
@@ -175,7 +178,7 @@ class Diff:
 
     def _lease(self, stack: ExitStack, types: Sequence[TypeChanges]) -> None:
         """VersionReclaimed if cleanup has removed one of the states."""
-        held = leases.hold(
+        lease = leases.hold(
             self.new.tables.location,
             {pin: None for changes in types for pin in changes.pins},
             owner=owner.myself(),
@@ -185,7 +188,7 @@ class Diff:
             table_keys={**self.old.table_keys, **self.new.table_keys},
         )
         try:
-            stack.enter_context(held)
+            stack.enter_context(lease)
         except StorageError as error:
             if not leases.may_not_write(error):
                 raise

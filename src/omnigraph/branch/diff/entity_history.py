@@ -2,7 +2,7 @@
 
 1. walk      the first parents of the branch. Only commits whose record moves the entity's table count
 2. look up   the entity by id at the newest pin
-3. skip      commits that can't have written the image: with stable row ids a row knows the version of its table that
+3. skip      commits that can't have written the image: with stable row ids a row has the version of its table that
              wrote it, so the walk goes straight to the commit that published that version. Where the entity does not
              exist, commits that deleted no row of the table are skipped
 4. compare   the image with the one before that commit. Equal images are no version: compaction, folds, rewrites

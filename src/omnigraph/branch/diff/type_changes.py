@@ -9,7 +9,7 @@
 4. images    read window by window in the order of ids, compared by value; equal ones are dropped
 
 Cost follows what changed, also across branches, compaction and restores. Memory: the ids of the candidates, and one
-window of images of each side. Nothing here holds a lease: whoever reads for long holds one on both pins.
+window of images of each side. Nothing here holds a lease: callers that read for long hold one on both pins.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from omnigraph.write.delta import flat, is_in
 
 PAGE_ROWS = 8_192
 WINDOW_BYTES_MAX = 64 << 20
-"""Images of so many bytes per side are read at once."""
+"""Bytes of images that are read at once, per side."""
 READ_AT_ONCE_ROWS = 10_000
-"""Up to so many candidates are read together with their addresses: a second read would cost more than the values."""
+"""Up to this many candidates are read together with their addresses: a second read would cost more than the values."""
 
 
 def changed_types(old: View, new: View) -> list[str]:
@@ -127,7 +127,7 @@ class SideRows:
 
 
 class TypeChanges:
-    """The changes of one type. `type_id` is that of either state. Reads nothing until it is asked."""
+    """The changes of one type. `type_id` is that of either state. Reads on first use."""
 
     def __init__(self, old: View, new: View, type_id: str) -> None:
         before, after = matched_type(old.schema, new.schema, type_id)
@@ -181,7 +181,7 @@ class TypeChanges:
 
     @property
     def is_small(self) -> bool:
-        """Whether all that has to be read is read at once, as metadata tells."""
+        """Whether all that has to be read is read at once, by metadata."""
         old, new = self._versions
         if old is None or new is None:
             count = sum(version.row_count for version in (old, new) if version is not None)

@@ -47,7 +47,7 @@ class Cursor:
         return PREFIX + base64.urlsafe_b64encode(orjson.dumps(body)).decode().rstrip("=")
 
     @staticmethod
-    @lru_cache(maxsize=64)  # a consumer that waits asks with the same cursor again and again
+    @lru_cache(maxsize=64)  # a consumer that polls passes the same cursor each time
     def parse(text: str) -> Cursor:
         try:
             encoded = text.removeprefix(PREFIX)
@@ -66,7 +66,7 @@ class Cursor:
 
 
 def read_cursor(manifest: Manifest, head: Head, text: str) -> Cursor:
-    """The cursor that a text is, or that stands behind the commit that it names."""
+    """The cursor that a text encodes, or the one after the commit that it names."""
     if text.startswith(PREFIX):
         return Cursor.parse(text)
     try:

@@ -180,7 +180,7 @@ class Feed:
         cursor: Cursor,
         types: tuple[EntityType, ...] | None,
     ) -> _Step:
-        """The step that a cursor stands in."""
+        """The step that a cursor is in."""
         covered: list[Record] = []
         for record in records:
             covered.append(record)

@@ -2,7 +2,7 @@
 
 Epochs of one branch incarnation are decided in order, so the records after a commit of the branch itself are read
 forward, a run at a time: a consumer that is far behind and reads a few commits per call does not read the whole history
-each time. Where the cursor stands on a commit that the branch was created from, the history is walked backward.
+each time. Where the cursor is at a commit that the branch was created from, the history is walked backward.
 """
 
 from __future__ import annotations

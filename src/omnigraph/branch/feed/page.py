@@ -22,7 +22,7 @@ class ChangePage:
 
     `commits` has several commits, oldest first, where cleanup removed the states between them: `rows` are their net
     changes. `rows` is None where the commits changed no row. `cursor` is the position behind the page;
-    `completes_commit` tells whether it is the last page of its commits.
+    `completes_commit` is whether it is the last page of its commits.
     """
 
     commits: tuple[CommitInfo, ...]
@@ -65,7 +65,7 @@ def change_documents(rows: pa.Table | None) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """One state of a branch, and the cursor from which a feed goes on after it."""
+    """One state of a branch, and the cursor from which a feed continues after it."""
 
     branch: str
     commit: str

@@ -22,12 +22,12 @@ def conflict_images(
     by_table: dict[str, list[str]] = {}
     for table_key, entity_id in sorted(entities):
         by_table.setdefault(table_key, []).append(entity_id)
-    found: dict[EntityKey, Conflict] = {}
+    conflicts: dict[EntityKey, Conflict] = {}
     for t in schema.types():
         if t.key in by_table:
             ids = pa.array(by_table[t.key], pa.string())
-            found.update(_images(t, ours, theirs, bases, ids))
-    return found
+            conflicts.update(_images(t, ours, theirs, bases, ids))
+    return conflicts
 
 
 def _images(t: EntityType, ours: View, theirs: View, bases: Sequence[View], ids: pa.Array) -> dict[EntityKey, Conflict]:
@@ -37,14 +37,14 @@ def _images(t: EntityType, ours: View, theirs: View, bases: Sequence[View], ids:
     else:
         base, _ = virtual_images(bases, t, columns, ids, grain="properties")
     sides = [base, *(images_at(table_version(view, t), t, columns, ids) for view in (ours, theirs))]
-    found = {}
+    conflicts = {}
     for row, entity_id in enumerate(ids.to_pylist()):
         base_image, our_image, their_image = (_row(side, row) for side in sides)
         digest = digest_of(base_image, our_image, their_image)
-        found[t.key, entity_id] = Conflict(
+        conflicts[t.key, entity_id] = Conflict(
             "", t.key, entity_id, base=base_image, ours=our_image, theirs=their_image, digest=digest
         )
-    return found
+    return conflicts
 
 
 def _row(images: Images, row: int) -> dict[str, object] | None:

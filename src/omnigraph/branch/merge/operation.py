@@ -198,7 +198,7 @@ class Merge:
         return {"outcome": plan.outcome, "bases": list(plan.bases), **counts, **self.summary}
 
     def sized(self, view: View) -> Merge:
-        """The same merge, prepared outside of the ticket if it changes many rows."""
+        """The same merge, prepared before the advisory lock if it changes many rows."""
         states = self.states(view)
         is_large = any(_changes_many(states, type_id) for type_id in sorted(states.moved_types))
         return replace(self, quick=not is_large)
@@ -215,7 +215,7 @@ def _changes_many(states: MergeStates, type_id: str) -> bool:
         theirs = table_version(states.theirs, states.theirs.schema.by_id[type_id])
         others = [table_version(base, states.theirs.schema.by_id[type_id]) for base in states.bases]
     except VersionReclaimed:
-        return True  # preparing tells what is missing
+        return True  # preparing raises for what is missing
     return any(rows_only_in(theirs, other) > QUICK_ROWS_MAX for other in others if theirs and other)
 
 

@@ -42,7 +42,7 @@ class MergeResult:
         commit = None if outcome.record is None else CommitInfo.of(outcome.record)
         if isinstance(outcome.result, MergePlan):
             return MergeResult.of_plan(outcome.result, source=source, target=target, commit=commit)
-        # The operation id was used before: the commit's record tells what it did.
+        # The operation id was used before: the commit's record has what it did.
         summary = outcome.result or {}
         keys = {key for part in ("inserted", "updated", "deleted") for key in summary.get(part, {})}
         tables = tuple(

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from lance import FragmentMetadata, LanceDataset
 
 CHUNK_BYTES = 8 << 20
-"""About so many bytes of rows of one state are read at once; a task holds up to three states and a result."""
+"""About how many bytes of rows of one state are read at once; a task holds up to three states and a result."""
 FRAGMENT_BYTES = 64 << 20
-"""A task that writes goes from chunk to chunk, up to so many bytes, and makes one fragment of them."""
+"""A task that writes goes from chunk to chunk, up to this many bytes, and makes one fragment of them."""
 
 Task = dict[str, Any]
 TaskFunction = Callable[[Any], Any]
@@ -61,7 +61,7 @@ class RowTasks:
     """Where row work runs that is too large to be done at once in this process."""
 
     runner: Callable[[int], TaskRunner]
-    """The runner for so many bytes of work."""
+    """The runner for this many bytes of work."""
     bytes_min: int
     """Less is done in this process."""
     _mutex: threading.Lock = field(default_factory=threading.Lock)

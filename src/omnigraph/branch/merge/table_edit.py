@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 ADOPT_ROWS_MIN = 1_000
 """Smaller fragments are written again together with others: many small fragments cost every reader more."""
 COPY_ROWS_MAX = 50_000
-"""So many rows are copied at once: memory follows this, not the size of the change."""
+"""Rows that are copied at once: memory follows this, not the size of the change."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class TableEditor:
         )
 
     def write(self) -> tuple[list[FragmentMetadata], list[FragmentMetadata]]:
-        """Fragments of new rows, and of new images of existing rows; all durable, referred to by nobody yet."""
+        """Fragments of new rows, and of new images of existing rows; all synced, not referred to yet."""
         changes = self.changes
         insert_adoptions, insert_rest = self._adoptions(changes.inserted, None)
         update_adoptions, update_rest = self._adoptions(changes.updated, changes.overwritten.row_ids)
@@ -111,7 +111,7 @@ class TableEditor:
         return new, images
 
     def _is_large(self, count: int) -> bool:
-        """Whether tasks write so many rows of the source; what tasks decided they write in any case."""
+        """Whether tasks write this many rows of the source; what tasks decided they write in any case."""
         if self.tasks is None:
             return False
         deferred = self.changes.deferred
@@ -180,7 +180,7 @@ class TableEditor:
                 ids = physical_row_ids(fragment)
                 ids[offsets] = row_ids[here]
                 if len(ids) > 1 and not np.diff(np.sort(ids)).all():
-                    continue  # the row id of a dead row of the source's line is that of another row here
+                    continue  # the row id of a deleted row of the source's line is that of another row here
             is_excluded = np.ones(fragment.physical_rows, dtype=bool)
             is_excluded[offsets] = False
             adoptions.append(Adoption(fragment, ids, np.flatnonzero(is_excluded)))
@@ -250,7 +250,7 @@ def edit_tables(
         return None if change is None or change.is_empty else _edit_rows(view, change, tasks)
 
     edits = zip(type_ids, map_threads(edit, type_ids), strict=True)
-    return {type_id: done for type_id, done in edits if done is not None}
+    return {type_id: work for type_id, work in edits if work is not None}
 
 
 def _edit_rows(view: View, changes: RowChanges, tasks: RowTasks | None) -> TableEdit:

@@ -46,11 +46,11 @@ from omnigraph.write.compare import unchanged_mask
 from omnigraph.write.delta import flat, is_in
 
 READ_AT_ONCE_ROWS = 10_000
-"""So many changed rows are read together with their addresses: a second read would cost more than the values."""
+"""Up to this many changed rows are read with their addresses: a second read would cost more than the values."""
 COMPARED_BYTES_MAX = 256 << 20
-"""Up to so much is read to drop updates that change nothing."""
+"""Up to this much is read to drop updates that change nothing."""
 FRESH_ROWS_MAX = 50_000
-"""Up to so many rows that the base does not have are searched by a scan; beyond, ids are looked up in the table."""
+"""Up to this many rows that the base does not have are searched by a scan; beyond, ids are looked up in the table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class _TypeMerge:
         is_present = self._present(base, ids_added.take(pa.array(inserts)))
         addresses = added["_rowaddr"].to_numpy()
         clean = updates[clean_update]
-        sources, gone = pair[clean], deletes[clean_delete]
+        sources, deleted_rows = pair[clean], deletes[clean_delete]
         changes = replace(
             changes,
             inserted=_source_rows(added, addresses, inserts[~is_present]),
@@ -121,7 +121,9 @@ class _TypeMerge:
             overwritten=TargetRows(
                 ids_removed.take(pa.array(sources)), located.addresses[sources], located.row_ids[sources]
             ),
-            deleted=TargetRows(ids_removed.take(pa.array(gone)), located.addresses[gone], located.row_ids[gone]),
+            deleted=TargetRows(
+                ids_removed.take(pa.array(deleted_rows)), located.addresses[deleted_rows], located.row_ids[deleted_rows]
+            ),
         )
         contended = updates[~clean_update]
         entities = ContendedPositions(
@@ -328,7 +330,7 @@ class _TypeMerge:
     # ---- deciding ----------------------------------------------------------------------------------------------------
 
     def _is_large(self, count: int, *, states: int = 3) -> bool:
-        """Whether so many rows, each in some states, are more than this process reads at once."""
+        """Whether this many rows, each in some states, are more than this process reads at once."""
         size = states * count * row_width_bytes(self.type)
         return self.tasks is not None and count > 0 and size >= self.tasks.bytes_min
 

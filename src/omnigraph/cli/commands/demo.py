@@ -50,7 +50,7 @@ def demo(
         raise UsageError(detail=f"--scale is a number above 0 and up to {SCALE_MAX}, not {scale:g}.")
     if seed < 0:
         raise UsageError(detail=f"--seed is a number from 0 up, not {seed}.")
-    from omnigraph.demo.narrator import Stage
+    from omnigraph.demo.narrator import Narrator
     from omnigraph.demo.story import prepare_folder, summary, tell
     from omnigraph.tasks.session import SparkSettings
 
@@ -59,11 +59,11 @@ def demo(
             write_text(sys.stdout, f"{text}\n")
 
     settings = SparkSettings.of(master=master, conf=conf)
-    stage = Stage(say=say, watch=lambda: watching(quiet=quiet), engine=engine, settings=settings)
+    narrator = Narrator(say=say, watch=lambda: watching(quiet=quiet), engine=engine, settings=settings)
     with ExitStack() as rest:
         folder, page = _places(keep, rest)
         prepare_folder(folder)
-        report = tell(folder, scale=scale, seed=seed, stage=stage, report=page)
+        report = tell(folder, scale=scale, seed=seed, narrator=narrator, report=page)
     return Answer(report.to_json(), summary(report, kept=keep is not None), json)
 
 

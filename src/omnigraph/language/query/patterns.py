@@ -300,7 +300,7 @@ def _conditions(context: Context, scope: Scope, clauses: Sequence[tree.Clause]) 
         elif isinstance(clause, tree.Block) and clause.kind == "not":
             pattern, _ = check_pattern(context, clause.clauses, scope)
             if not pattern.outer:
-                detail = "A not block speaks of a variable that is bound outside of it; this one uses none."
+                detail = "A not block uses a variable that is bound outside of it; this one uses none."
                 raise context.fail("T9", clause.place, detail)
             checked.append(Absent(pattern))
     return checked

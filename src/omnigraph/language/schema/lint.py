@@ -20,7 +20,7 @@ FAMILIES = {
     "CR": "cardinality and endpoints of edges",
     "EM": "embeddings: provenance of stored vectors",
     "ID": "identity: keys and the ids derived from them",
-    "IF": "interfaces and who implements them",
+    "IF": "interfaces and their implementing types",
     "IX": "indices: cost of building and keeping them",
     "NM": "naming",
 }

@@ -180,8 +180,10 @@ class Schema:
         return {t.id: t for t in self.types()}
 
     def types(self) -> Iterator[EntityType]:
+        """Node types, then edge types."""
         yield from self.nodes
         yield from self.edges
 
     def incident_edges(self, node: str) -> tuple[EdgeType, ...]:
+        """The edge types that start or end at a node type."""
         return tuple(e for e in self.edges if node in (e.source, e.target))

@@ -75,7 +75,7 @@ def plan_changes(
     drop_all: bool = False,
     populated: Callable[[EntityType], bool] = lambda t: True,
 ) -> SchemaPlan:
-    """`populated` tells whether an accepted type holds rows; `allow_data_loss` turns soft drops into hard ones.
+    """`populated` is whether an accepted type holds rows; `allow_data_loss` turns soft drops into hard ones.
 
     A plan that keeps no type (the file is empty or belongs to another graph) needs `allow_data_loss` or `drop_all`.
     """

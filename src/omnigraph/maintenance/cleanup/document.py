@@ -147,6 +147,7 @@ class CleanupResult:
         return any((*errors, *(s.error for s in (*self.staging, *self.caches))))
 
     def table(self, key: str) -> TableResult:
+        """The result of one table, by its table key."""
         return next(t for t in self.tables if t.table_key == key)
 
     def to_json(self) -> dict[str, Any]:

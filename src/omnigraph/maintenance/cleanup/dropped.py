@@ -47,7 +47,7 @@ from omnigraph.maintenance.cleanup.retained_versions import (
 from omnigraph.storage.files.references import folder_of, read_tags
 from omnigraph.storage.objects.json_objects import earlier_time_s
 from omnigraph.storage.objects.store import ObjectStore
-from omnigraph.tasks.progress import Silent
+from omnigraph.tasks.progress import SilentWatcher
 from omnigraph.write.evolve import hard_drops
 
 _KEEP_NEWEST = Rule(keep=1)
@@ -125,7 +125,7 @@ def _remove(committer: Committer, drops: Drops) -> list[LeftForCleanup]:
         fresh = FreshRetainedVersions(
             committer, lambda: read_retained_versions(committer, now_s=earlier_time_s(location))
         )
-        remover = execute.Remover(committer, Silent(), fresh)
+        remover = execute.Remover(committer, SilentWatcher(), fresh)
         tables = tuple(revised.values())
         removed = remover.run(replace(plan, tables=tables), refused=(), started_s=time.monotonic())
     finally:

@@ -76,7 +76,7 @@ def _shared(branches: Mapping[End, list[str]]) -> Iterator[tuple[str, tuple[str,
 
 
 class _Histories:
-    """What the histories of live branches are made of, each record asked for once."""
+    """What the histories of live branches are made of, each record read once."""
 
     def __init__(self, manifest: Manifest, heads: Mapping[str, Head]) -> None:
         self._manifest = manifest

@@ -96,6 +96,7 @@ class Policy:
         return self.default
 
     def rules(self) -> list[Rule]:
+        """The default rule, then those of branch patterns in order."""
         return [self.default, *(rule for _, rule in self.branches)]
 
     @property
@@ -145,7 +146,7 @@ def make_policy(
     """A policy from options: limits, or a file (or its content) instead of them. Seconds, or texts as 7d."""
     if policy is not None:
         if keep is not None or older_than is not None:
-            raise UsageError(detail="a policy file stands in place of --keep and --older-than: give one or the other.")
+            raise UsageError(detail="a policy file replaces --keep and --older-than: give one or the other.")
         effective = policy if isinstance(policy, Policy) else _policy_of(policy)
     elif keep is None and older_than is None:
         detail = "cleanup needs to know what to keep: give --keep N, --older-than DURATION, or both, or --policy FILE."

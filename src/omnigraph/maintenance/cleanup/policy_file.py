@@ -74,7 +74,7 @@ class _Reader:
             rule = self._rule(fields)
             if rule.is_empty:
                 raise self._source.error(
-                    section.place, f"the rule of {pattern} says nothing: give keep, older_than or both."
+                    section.place, f"the rule of {pattern} is empty: give keep, older_than or both."
                 )
             yield pattern, rule
 

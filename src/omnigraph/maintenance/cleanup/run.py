@@ -37,7 +37,7 @@ from omnigraph.storage.objects import leases
 from omnigraph.storage.objects.json_objects import store_time_s
 from omnigraph.storage.objects.reserve import is_full
 from omnigraph.storage.objects.store import all_exist
-from omnigraph.tasks.progress import Silent, Watcher
+from omnigraph.tasks.progress import SilentWatcher, Watcher
 
 READINGS_MAX = 5
 """How often something is read that others change or remove while it is read."""
@@ -55,7 +55,7 @@ def cleanup(
     watcher: Watcher | None = None,
 ) -> CleanupResult:
     """Remove what the policy releases, or what of a saved plan may still be removed. A preview without `confirm`."""
-    run = partial(_Run(committer, watcher or Silent()).run, policy, apply=apply, apply_name=apply_name)
+    run = partial(_Run(committer, watcher or SilentWatcher()).run, policy, apply=apply, apply_name=apply_name)
     if not confirm:
         return run(confirm=False)
     return with_space(committer.manifest, lambda in_parts: run(confirm=True, in_parts=in_parts))
@@ -129,7 +129,7 @@ class _Run:
         except StorageError:
             if confirm:
                 raise
-            return time.time(), ["the store's clock could not be asked; ages are by the clock of this machine"]
+            return time.time(), ["the store's clock could not be read; ages are by the clock of this machine"]
         apart = f"the clocks of the store and of this machine are {abs(store_s - here_s):,.0f} s apart"
         warnings = [f"{apart}; ages are by the earlier one"] if abs(store_s - here_s) > CLOCKS_APART_S else []
         return min(store_s, here_s), warnings

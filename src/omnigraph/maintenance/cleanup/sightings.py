@@ -27,12 +27,12 @@ from typing import Any
 from omnigraph.commit import owner
 from omnigraph.storage.layout import CLEANUP, Location
 from omnigraph.storage.objects.json_objects import JsonObjects
-from omnigraph.storage.objects.leases import LEASE_MOST_S, Announcement, Lease
+from omnigraph.storage.objects.leases import LEASE_MAX_S, Announcement, Lease
 
 OBJECT = "sightings"
 ANNOUNCED_MAX_S = 24 * 3600.0
 """An announcement that is unchanged for longer belongs to a crashed cleanup."""
-REASON_MAX_S = LEASE_MOST_S + 24 * 3600.0
+REASON_MAX_S = LEASE_MAX_S + 24 * 3600.0
 _DRIFT = 0.01
 """By how much the clocks of two machines may differ in speed, at the most."""
 _MARGIN_S = 0.1

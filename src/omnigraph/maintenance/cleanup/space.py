@@ -8,7 +8,7 @@ run is repeated from its beginning with more space:
 2. arrays    then the query arrays are removed: they are derived, and need no announcement
 3. parts     in both, if the announcement does not fit, tables with the longest ones are left out. Each of them has an
              error in its row; the next run, for which this one has made room, does it
-4. refuse    CleanupNeedsSpace says how much has to be freed by hand
+4. refuse    CleanupNeedsSpace has the number of bytes that the user must free
 
 At the end a new reserve is allocated, several times as large as what this run has written. A crash leaves no reserve;
 then 2 or 4 applies until a run has had room.

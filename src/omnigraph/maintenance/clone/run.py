@@ -36,8 +36,8 @@ from omnigraph.storage.manifest.records import MAIN
 from omnigraph.storage.manifest.table import FORMAT, FORMAT_MAX, Manifest
 from omnigraph.storage.objects import clone_mark, conditional_put, leases, nofollow, reserve
 from omnigraph.storage.objects.store import ObjectStore
-from omnigraph.tasks.engine import Engines
-from omnigraph.tasks.progress import Silent, Watcher
+from omnigraph.tasks.engine import EngineSettings
+from omnigraph.tasks.progress import SilentWatcher, Watcher
 
 if TYPE_CHECKING:
     from omnigraph.graph.snapshot import AsOf, Snapshot
@@ -104,7 +104,7 @@ def clone_graph(
     here = locate(source, options=storage_options)
     there = locate(target, options=target_storage_options)
     _require_apart(here, there)
-    run = _Run(here, there, Transfer(here, there, links), watcher or Silent(), time.monotonic())
+    run = _Run(here, there, Transfer(here, there, links), watcher or SilentWatcher(), time.monotonic())
     _require_clonable(here)
     if _is_published(here, there):
         return run.finished(verify)
@@ -144,8 +144,8 @@ class _Run:
                 raise StorageError(doing=f"cloning {snapshot.commit}", detail=detail)
             with self._marked():
                 copied = copy_all(self.transfer, CopyPlan((), (), ()), plan, watcher=self.watcher)
-                carried = carried_checksums(committer.manifest, plan.files)
-                publish_state(self.target, snapshot, actor=actor, checksums=merge(carried, pack(copied.crcs)))
+                source_checksums = carried_checksums(committer.manifest, plan.files)
+                publish_state(self.target, snapshot, actor=actor, checksums=merge(source_checksums, pack(copied.crcs)))
         return self._result(depth, plan, copied, tables=len(pins), snapshot=snapshot)
 
     def finished(self, depth: Depth) -> CloneResult:
@@ -157,7 +157,7 @@ class _Run:
 
     def _leased_history(self, stack: ExitStack) -> tuple[int, bytes, CopyPlan, int]:
         """One version of the manifest with its bytes, and the versions it pins, leased until the stack is left."""
-        for turn in range(1, TRIES_MAX + 1):
+        for attempt in range(1, TRIES_MAX + 1):
             manifest = FrozenManifest(self.source)
             version = int(manifest.table().version)
             stored = read_version(self.source, _version_path(version))
@@ -166,7 +166,7 @@ class _Run:
             try:
                 self._lease(stack, list(pins_of(tables, highest)))
             except VersionReclaimed:
-                if turn == TRIES_MAX:
+                if attempt == TRIES_MAX:
                     raise
                 continue  # a cleanup removed it meanwhile
             if stored is not None:
@@ -216,7 +216,7 @@ class _Run:
                 Committer(Manifest(self.target)),
                 VerifyOptions(quick=depth == "quick", full=depth == "full"),
             )
-            verified = verify(committer, Engines(watcher=self.watcher), options)
+            verified = verify(committer, EngineSettings(watcher=self.watcher), options)
         return CloneResult(
             source=self.source.uri,
             target=self.target.uri,

@@ -52,7 +52,7 @@ from omnigraph.maintenance.verify import Finding, VerifyOptions, verify
 from omnigraph.maintenance.verify.findings import DROPPED, INDEX
 from omnigraph.maintenance.verify.run import IN_FLIGHT_S
 from omnigraph.storage.manifest.records import MAIN
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 
 StepName = Literal["recover", "verify", "optimize", "cleanup"]
 Outcome = Literal["done", "nothing", "previewed", "problems", "failed"]
@@ -72,7 +72,7 @@ if an index can't be read, the cause may be rows that can't be read.
 """
 WRONG_POLICY = (BranchNotFound.condition, UnknownType.condition, UsageError.condition)
 """Errors of optimize if the policy names what does not exist; they say nothing about the data."""
-UNKNOWN = "so nobody knows whether older versions are all that is left of something"
+UNKNOWN = "so older versions may be the only copy of something"
 OR_YOURSELF = "or run omnigraph cleanup yourself"
 
 
@@ -137,6 +137,7 @@ class MaintainResult:
         return all(step.ok for step in self.steps)
 
     def step(self, name: StepName, branch: str | None = None) -> Step:
+        """The first step of that name, on that branch if one is named."""
         return next(s for s in self.steps if s.name == name and branch in (None, s.branch))
 
     def to_json(self) -> dict[str, Any]:
@@ -159,7 +160,7 @@ class MaintainResult:
 
 
 def maintain(
-    committer: Committer, engines: Engines, policy: MaintainPolicy, *, confirm: bool, engine: str | None = None
+    committer: Committer, engines: EngineSettings, policy: MaintainPolicy, *, confirm: bool, engine: str | None = None
 ) -> MaintainResult:
     """One run. `confirm` allows cleanup to remove what the policy's retention lets go."""
     return _Run(committer, engines, policy, confirm=confirm, engine=engine).run()
@@ -167,7 +168,13 @@ def maintain(
 
 class _Run:
     def __init__(
-        self, committer: Committer, engines: Engines, policy: MaintainPolicy, *, confirm: bool, engine: str | None
+        self,
+        committer: Committer,
+        engines: EngineSettings,
+        policy: MaintainPolicy,
+        *,
+        confirm: bool,
+        engine: str | None,
     ) -> None:
         self._committer = committer
         self._engines = engines
@@ -307,7 +314,7 @@ class _Run:
     def _cleanup_notes(self, result: CleanupResult, reasons: Sequence[str]) -> Iterator[str]:
         if self._policy.retention is None:
             rule = f"keep: {PREVIEW.default.keep}, older_than: {PREVIEW.default.to_json()['older_than']}"
-            yield f"nobody has said what to keep, so nothing was removed; this is what {rule} would remove"
+            yield f"no retention is configured, so nothing was removed; this is what {rule} would remove"
         elif reasons:
             yield from (f"nothing was removed: {reason}" for reason in reasons)
         elif not self._confirm and result.bytes_removed:

@@ -22,7 +22,7 @@ def recover_text(result: RecoverResult) -> str:
     for operation in result.settled:
         counts[operation.outcome] = counts.get(operation.outcome, 0) + 1
     text = ", ".join(f"{number:,} {words[outcome]}" for outcome, number in sorted(counts.items()))
-    return f"{_many(len(result.settled), 'operation')} of other writers settled: {text}"
+    return f"{_many(len(result.settled), 'operation')} of other writers recovered: {text}"
 
 
 def verify_text(result: VerifyResult) -> str:

@@ -11,7 +11,7 @@ from omnigraph.maintenance.optimize.model import Bin
 from omnigraph.storage.lance.fragment_stats import DELETED_SHARE, Fragment
 
 FULL_BYTES = 256 << 20
-"""A fragment of so many bytes is not merged with others, however few rows it has."""
+"""A fragment of this many bytes is not merged with others, however few rows it has."""
 
 
 def plan_bins(

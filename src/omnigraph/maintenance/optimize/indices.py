@@ -48,27 +48,27 @@ from omnigraph.storage.objects.store import ObjectStore
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-ASKED = "it was asked for"
+REQUESTED = "it was asked for"
 MISSING = "its files are missing"
-CUT = "its files are cut short or overwritten"
+TRUNCATED = "its files are cut short or overwritten"
 DAMAGED = "the footer of a file is damaged"
 UNREADABLE = "it can't be read"
-PROPERTY_REMOVED = "the property that it is over is gone"
+PROPERTY_REMOVED = "the property that it is over was removed"
 
 
 def built_anew(
     location: Location, pin: Pin, table: LanceDataset, built: Sequence[BuiltIndex], *, every: bool
 ) -> dict[str, str]:
     """Indices by name that are rebuilt without reading the old ones, and why; `every` if an option says so."""
-    asked = dict.fromkeys((b.name for b in built), ASKED) if every else {}
+    requested = dict.fromkeys((b.name for b in built), REQUESTED) if every else {}
     fields = field_ids(table)
     without_property = dict.fromkeys((b.name for b in built if not fields.issuperset(b.fields)), PROPERTY_REMOVED)
-    return asked | damaged(location, pin, table, built) | without_property
+    return requested | damaged(location, pin, table, built) | without_property
 
 
 def sound(built: Sequence[BuiltIndex], anew: Mapping[str, str]) -> list[BuiltIndex]:
     """Those that remain usable until they are replaced."""
-    return [b for b in built if anew.get(b.name, ASKED) == ASKED]
+    return [b for b in built if anew.get(b.name, REQUESTED) == REQUESTED]
 
 
 def damaged(location: Location, pin: Pin, table: LanceDataset, built: Sequence[BuiltIndex]) -> dict[str, str]:
@@ -98,7 +98,7 @@ def _check_local(location: Location, segments: Mapping[str, tuple[str, Segment]]
         if not sizes:
             yield uuid, MISSING
         elif None in sizes or sum(size or 0 for size in sizes) != segment.size_bytes:
-            yield uuid, CUT
+            yield uuid, TRUNCATED
         elif any(footer_problem(path) for path in paths if path.endswith(FOOTED_SUFFIXES)):
             yield uuid, DAMAGED
 
@@ -113,7 +113,7 @@ def _check_remote(location: Location, segments: Mapping[str, tuple[str, Segment]
         if folder not in sizes:
             yield uuid, MISSING
         elif sizes[folder] != segment.size_bytes:
-            yield uuid, CUT
+            yield uuid, TRUNCATED
 
 
 def _rebuilt(
@@ -122,7 +122,7 @@ def _rebuilt(
     """Steps 2 and 3."""
     plan = plan_index(built, layout, property=of, whole=why)
     assert plan is not None, "an index has segments, and all of them go"
-    plan = replace(plan, reason=why, unusable=why != ASKED)
+    plan = replace(plan, reason=why, unusable=why != REQUESTED)
     if why == PROPERTY_REMOVED:
         return replace(plan, action="drop", property=built.name, build=(), rows=0), None
     if not built.kind.startswith("IVF"):
@@ -141,7 +141,7 @@ def _vectors_in(table: LanceDataset, column: str) -> int | str:
     vectors = int(table.count_rows(f"{name_of(column)} IS NOT NULL"))
     if vectors < VECTORS_MIN:
         return "no vectors yet" if not vectors else f"{vectors} vectors of at least {VECTORS_MIN}"
-    directed = directed_vectors(table, column, most=VECTORS_MIN)
+    directed = directed_vectors(table, column, count_max=VECTORS_MIN)
     if directed < VECTORS_MIN:
         text = "all of its vectors are zero" if not directed else f"{directed} vectors that are not zero"
         return f"{text}; it takes {VECTORS_MIN} that have a direction"

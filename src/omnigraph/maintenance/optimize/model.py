@@ -166,7 +166,7 @@ class TablePlan:
         return sum(b.read_bytes for b in self.bins) + self.index_bytes(sum(i.rows for i in self.indexes))
 
     def index_bytes(self, rows: int) -> int:
-        """What indices read of so many rows: one column each, counted as a fourth of a row."""
+        """The bytes that indices read of this many rows: one column each, counted as a fourth of a row."""
         return int(rows * (self.bytes - self.blob_bytes) / max(1, self.rows) / 4)
 
     @property
@@ -335,6 +335,7 @@ class OptimizeResult:
         return all(t.error is None for t in self.tables)
 
     def table(self, table_key: str) -> TableResult:
+        """The result of one table."""
         return next(t for t in self.tables if t.table_key == table_key)
 
     def to_json(self) -> dict[str, Any]:

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING
 from omnigraph.commit.operation import View
 from omnigraph.errors import GraphMoved, OmnigraphError, UsageError
 from omnigraph.index.declared import declared
-from omnigraph.index.segments import IndexPlan, Layout, broken_by, crossings, homes, not_worth_keeping, with_planned
+from omnigraph.index.segments import (
+    IndexPlan,
+    Layout,
+    broken_by,
+    merge_barriers,
+    not_worth_keeping,
+    segments_by_fragment,
+    with_planned,
+)
 from omnigraph.language.schema.model import EntityType
 from omnigraph.maintenance.concurrency import map_threads
 from omnigraph.maintenance.drift import drift_of, published
@@ -152,7 +160,7 @@ def _bins(table: LanceDataset, fragments: Sequence[Fragment], options: OptimizeO
     plain = layout_of(table, fragments, ())
     rebuild_anyway = not_worth_keeping(built, plain)
     while True:
-        bins = plan_bins(fragments, target, first_id=first, common=crossings(built, plain, rebuild_anyway))
+        bins = plan_bins(fragments, target, first_id=first, common=merge_barriers(built, plain, rebuild_anyway))
         more = broken_by(built, layout_of(table, fragments, bins)) - rebuild_anyway
         if not more:
             return bins
@@ -170,7 +178,7 @@ def _deferred(
     rebuilt: dict[str, str] = {}
     while True:
         indexes, pending = index_work(table, t, layout, built, whole=rebuilt, anew=anew, absorb=False)
-        after = homes(with_planned(built, indexes))
+        after = segments_by_fragment(with_planned(built, indexes))
         bins = plan_bins(fragments, options.target_rows_per_fragment, first_id=first, common=after)
         losing = {number for merged in bins if merged.deleted for number in merged.fragments}
         more = {b.name for b in built if "HNSW" in b.kind and b.covered & losing} - rebuilt.keys()

@@ -60,7 +60,7 @@ class Ready:
     detached: list[int] = field(default_factory=list)
     replayer: Replayer | None = None
     error: str | None = None
-    is_gone: bool = False
+    is_missing: bool = False
     """Whether the version that it was planned on has been removed: the newest version will do."""
     seconds: float = 0.0
 
@@ -82,7 +82,7 @@ class Preparation:
         self._begun_with: list[Ready] = []
         self.ready: dict[str, Ready] = {}
         self.errors: dict[str, str] = {}
-        self.gone: set[str] = set()
+        self.missing: set[str] = set()
         """Tables to be planned again."""
 
     def run(self, tables: Sequence[TablePlan], *, concurrency: int, deadline: float | None) -> list[TablePlan]:
@@ -98,8 +98,8 @@ class Preparation:
                 ready.seconds = time.monotonic() - began
                 if ready.error is None:
                     self.ready[ready.plan.table] = ready
-                elif ready.is_gone:
-                    self.gone.add(ready.plan.table)
+                elif ready.is_missing:
+                    self.missing.add(ready.plan.table)
                 else:
                     self.errors[ready.plan.table] = ready.error
         return []
@@ -226,4 +226,4 @@ class Preparation:
 
 def _fail(ready: Ready, result: Mapping[str, Any]) -> None:
     ready.error = result["failed"]
-    ready.is_gone = ready.is_gone or bool(result.get("gone"))
+    ready.is_missing = ready.is_missing or bool(result.get("gone"))

@@ -38,7 +38,7 @@ from omnigraph.storage.lance.rewrite import (
 )
 from omnigraph.storage.lance.transactions import steps_above
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.storage.objects.leases import Held
+from omnigraph.storage.objects.leases import HeldLease
 
 if TYPE_CHECKING:
     from lance import LanceDataset
@@ -62,7 +62,7 @@ class PublishOptimized:
     ready: Mapping[str, Ready]
     planned_on: View
     """Read before anything was written."""
-    lease: Held
+    lease: HeldLease
     """Held since then."""
     kind: str = "optimize"
     quick: bool = True

@@ -51,7 +51,7 @@ from omnigraph.storage.files.blob_files import blob_bytes
 from omnigraph.storage.lance import fragment_stats
 from omnigraph.storage.lance.indices import built_indices
 from omnigraph.storage.objects import leases, reserve
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 
 ACTOR = "omnigraph:optimize"
 ROUNDS_MAX = 3
@@ -61,7 +61,7 @@ COMMITS_FAILED = "the store failed at each try to commit it; the published state
 class Optimize:
     """One run on one branch."""
 
-    def __init__(self, committer: Committer, engines: Engines, *, branch: str, engine: str | None) -> None:
+    def __init__(self, committer: Committer, engines: EngineSettings, *, branch: str, engine: str | None) -> None:
         self._committer = committer
         self._engines = engines
         self._branch = branch
@@ -148,7 +148,7 @@ class Optimize:
                 outcome = self._publish(operation)
             self._note(preparation, operation, outcome, late)
             self._spent = operation.spent
-            return operation.changed | preparation.gone
+            return operation.changed | preparation.missing
         except VersionReclaimed:
             # The branch moved, and a cleanup removed the planned version: plan again on the newest state.
             return {t.table for t in todo}
@@ -170,7 +170,7 @@ class Optimize:
             )
             self._results[table] = _with_current_figures(view, table, row)
 
-    def _leased(self, view: View, todo: Sequence[TablePlan]) -> AbstractContextManager[leases.Held]:
+    def _leased(self, view: View, todo: Sequence[TablePlan]) -> AbstractContextManager[leases.HeldLease]:
         """Keep cleanup from the versions that the work reads and from the files that it writes."""
         return leases.hold(
             self._committer.manifest.location,

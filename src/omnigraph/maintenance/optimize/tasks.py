@@ -113,14 +113,14 @@ def _centroids(task: Mapping[str, Any]) -> np.ndarray | None:
 
 
 def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[str, Any]) -> dict[str, Any]:
-    for turn in range(1, TRIES_MAX + 1):
+    for attempt in range(1, TRIES_MAX + 1):
         try:
             return work(task)
         except StorageError as error:
-            if turn == TRIES_MAX:
+            if attempt == TRIES_MAX:
                 detail, by_store = str(error.fields.get("detail")), bool(_STORE.search(str(error)))
                 return {"failed": str(error), "reason": f"Lance can't build it: {detail}", "by_store": by_store}
-            time.sleep(0.2 * turn)
+            time.sleep(0.2 * attempt)
         except lance_api.TableMissing:
             reason = "the version that it was planned on has been removed"
             return {"failed": reason, "reason": reason, "gone": True}

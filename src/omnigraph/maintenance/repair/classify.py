@@ -162,12 +162,12 @@ def _judged(view: View, drift: Drift, start: Judged) -> Judged:
     judged = replace(judged, error=_why(drift), may_discard=judged.pinned is not None)
     if judged.pinned is None:
         judged = replace(
-            judged, classification="unverifiable", error=f"the published version {drift.pin.version} is gone"
+            judged, classification="unverifiable", error=f"the published version {drift.pin.version} no longer exists"
         )
     if drift.head_version <= drift.pin.version:
         return judged
     if drift.has_stamped:
-        error = "leftovers of an operation that was given up lie among the drift: it can be discarded, not published"
+        error = "leftovers of an aborted operation are among the drift: it can be discarded, not published"
         return replace(judged, classification=_at_least_suspicious(judged), error=error)
     expected = storage_schema(t) if judged.pinned is None else judged.pinned.schema
     wrong = _wrong_columns(newest, expected)

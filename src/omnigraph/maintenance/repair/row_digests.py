@@ -39,8 +39,8 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    for turn in _LAST:
-        values = (values ^ (values >> _U(33))) * turn
+    for multiplier in _LAST:
+        values = (values ^ (values >> _U(33))) * multiplier
     return np.asarray(values ^ (values >> _U(29)))
 
 

@@ -32,7 +32,7 @@ from omnigraph.maintenance.repair.changes import RowChanges, row_changes
 from omnigraph.maintenance.repair.classify import Judged, examined, judge, judge_anyway
 from omnigraph.maintenance.selection import choose_tables, table_names
 from omnigraph.storage.lance import lance_api
-from omnigraph.storage.lance.foreign_version import secure_version
+from omnigraph.storage.lance.foreign_version import sync_version
 from omnigraph.storage.manifest.records import Pin
 
 REPAIR_ACTOR = "omnigraph:repair"
@@ -242,7 +242,7 @@ def _summary(rows: Sequence[TableRepair]) -> dict[str, Any]:
 
 def _adopted(view: View, judged: Judged) -> TableWork:
     """HEAD as the pin: no effect, the version exists already."""
-    secure_version(view.tables.location, judged.pin, judged.head, old=judged.pinned)
+    sync_version(view.tables.location, judged.pin, judged.head, old=judged.pinned)
     pin = judged.pin.at(judged.head_version)
     return TableWork(pin=pin, source=judged.pin, steps=(), handle=judged.head, publishes_drift=True)
 

@@ -69,7 +69,7 @@ def check_addresses(task: Mapping[str, Any]) -> dict[str, Any]:
 def _lost_rows(line: Line, name: str, lost: list[int]) -> Iterator[Finding]:
     if lost:
         examples = [f"fragment {address >> 32}, row {address & 0xFFFFFFFF}" for address in lost[:5]]
-        text = f"the index {name} (BTREE) points to rows that have moved, and the table has no word of where to"
+        text = f"the index {name} (BTREE) points to rows that have moved, and the table does not record where to"
         yield line_finding("dead_row_address", line, text, count=len(lost), examples=examples)
 
 

@@ -85,8 +85,8 @@ CODES: Mapping[str, Code] = {
     ),
     "commit_lost": Code(
         "error",
-        "a table holds versions of an operation that the head of its branch does not know and that nobody is at",
-        "Before anybody writes to {branch}, put the newest version of `__manifest` back from a copy of the store: "
+        "a table holds versions of an operation that the head of its branch lacks and that no writer is running",
+        "Before the next write to {branch}, put the newest version of `__manifest` back from a copy of the store: "
         "`omnigraph commit list {uri} --branch {branch}` shows whether the commit is there again. The next writer "
         "takes the table back to what is published. After a power loss it may be a write that was never acknowledged: "
         "then there is nothing to put back.",
@@ -107,7 +107,7 @@ CODES: Mapping[str, Code] = {
     "version_unreadable": Code("error", "a published version of a table can't be opened", _LOST),
     "missing_file": Code("error", "a file that a published version needs is not there", _LOST, {INDEX: _INDEX_FILES}),
     "wrong_size": Code(
-        "error", "a file is shorter or longer than the version that needs it says", _LOST, {INDEX: _INDEX_FILES}
+        "error", "a file is shorter or longer than the version that needs it records", _LOST, {INDEX: _INDEX_FILES}
     ),
     "checksum_mismatch": Code(
         "error",
@@ -138,14 +138,14 @@ CODES: Mapping[str, Code] = {
         _REINDEX,
         {
             DROPPED: "Run `omnigraph optimize {uri} --tables {table} --branch {branch}`: it drops indices of "
-            "properties that are gone."
+            "properties that were removed."
         },
     ),
     "index_stale": Code("error", "an index finds rows by values that they do not have, or no longer", _REINDEX),
     "index_wrong_answer": Code("error", "an index does not find what a full scan finds", _REINDEX),
     "dead_row_address": Code(
         "error",
-        "an index points to rows that no version since has, and nothing says where they went",
+        "an index points to rows that no version since has, and there is no record of where they went",
         _REINDEX,
     ),
     "dangling_endpoint": Code(
@@ -188,13 +188,13 @@ CODES: Mapping[str, Code] = {
     ),
     "uncovered_drift": Code(
         "error",
-        "a table moved without the door; writers refuse it",
+        "a table has versions that no operation explains; writers refuse it",
         "Run `omnigraph repair {uri} --branch {branch}` to see what happened and to publish or discard it.",
     ),
     "dead_ticket": Code(
         "warning",
-        "an operation of a writer that died is not settled",
-        "Run `omnigraph maintain {uri}`, or write anything to {branch}: whoever comes next settles it.",
+        "an operation of a crashed writer is not recovered",
+        "Run `omnigraph maintain {uri}`, or write anything to {branch}: the next writer recovers it.",
     ),
     "index_uncovered": Code(
         "warning",
@@ -221,7 +221,7 @@ CODES: Mapping[str, Code] = {
     ),
     "history_unreadable": Code(
         "warning",
-        "older versions of a table can't be read: nobody can say which of its files are needed",
+        "older versions of a table can't be read: it is not known which of its files are needed",
         _LOST,
     ),
     "orphan_fork": Code(
@@ -340,6 +340,7 @@ class VerifyResult:
         return not any(f.severity == "error" for f in self.findings)
 
     def count(self, severity: Severity) -> int:
+        """The number of findings of a severity."""
         return sum(f.severity == severity for f in self.findings)
 
     def to_json(self) -> dict[str, Any]:

@@ -37,15 +37,15 @@ _SETTINGS = (
 def check_words(
     location: Location, line: Line, table: Any, task: Mapping[str, Any], *, named: str
 ) -> Iterator[Finding | int]:
-    asking = _Asking(location, line, table, task["index"], named)
-    asked: set[str] = set()
+    comparison = _WordComparison(location, line, table, task["index"], named)
+    compared_words: set[str] = set()
     for words in _questions(table, task["index"]["column"], task):
-        new = [word for word in words if word not in asked]
-        asked.update(new)
+        new = [word for word in words if word not in compared_words]
+        compared_words.update(new)
         for start in range(0, len(new), BATCH_WORDS):
-            yield from asking.ask(new[start : start + BATCH_WORDS])
-    if not asked:
-        yield from asking.open()
+            yield from comparison.compare(new[start : start + BATCH_WORDS])
+    if not compared_words:
+        yield from comparison.open()
 
 
 def _questions(table: Any, column: str, task: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -64,7 +64,7 @@ def _questions(table: Any, column: str, task: Mapping[str, Any]) -> Iterator[lis
     yield sampled
 
 
-class _Asking:
+class _WordComparison:
     """Queries one index for words."""
 
     def __init__(self, location: Location, line: Line, table: Any, index: Mapping[str, Any], named: str) -> None:
@@ -80,14 +80,14 @@ class _Asking:
         self._by_index(self._table, self._column, "omnigraph")
         yield 1
 
-    def ask(self, words: Sequence[str]) -> Iterator[Finding | int]:
+    def compare(self, words: Sequence[str]) -> Iterator[Finding | int]:
         answers = {word: self._by_index(self._table, self._column, word) for word in words}
         rare = {word: rows for word, rows in answers.items() if rows.num_rows <= ROWS_MAX}
         texts = self._written(list(rare)) if rare else None
         if texts is None:
             if len(words) > 1:  # together they are in too many rows
                 for word in words:
-                    yield from self.ask([word])
+                    yield from self.compare([word])
             return
         texts = _once(pa.concat_tables([texts, *(rows.select(texts.column_names) for rows in rare.values())]))
         if texts.num_rows == 0:

@@ -108,7 +108,7 @@ def _broken(location: Location, line: Line, task: Mapping[str, Any], why: str) -
         read(location, f"reading {column}", scan)
     except StorageError as error:
         return unreadable(line, f"{column}: {reason(error)}")
-    return line_finding("index_unreadable", line, f"{_named(task['index'])} can't be asked", examples=[why])
+    return line_finding("index_unreadable", line, f"{_named(task['index'])} can't be queried", examples=[why])
 
 
 def _named(index: Mapping[str, Any]) -> str:
@@ -221,7 +221,7 @@ def _flat(batch: Any, column: str, is_list: bool) -> pa.Array:
 
 
 def _some_fragments(table: Any, chance: random.Random) -> list[Any]:
-    """All fragments of a table of up to SAMPLE_ROWS rows, of a larger one so many that they have as many."""
+    """All fragments of a table of up to SAMPLE_ROWS rows, of a larger one as many as have that many."""
     fragments = table.get_fragments()
     chosen: list[Any] = []
     rows = 0

@@ -116,7 +116,7 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, question: bytes) -> bytes:
+    def request(self, question: bytes) -> bytes:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(question + b"\n")
@@ -182,7 +182,7 @@ def ask_child(work: str, task: Mapping[str, Any]) -> Any:
     except OSError:
         return task_function(work)(task)  # no process can be started
     try:
-        answer = child.ask(orjson.dumps({"work": work, "task": task}))
+        answer = child.request(orjson.dumps({"work": work, "task": task}))
     except BaseException:
         child.end()
         raise

@@ -31,14 +31,14 @@ def reading(doing: str) -> Iterator[None]:
 
 def read(location: Location, doing: str, work: Callable[[], T]) -> T:
     """The result of `work`, which may be called again: a remote store can fail for a moment."""
-    for turn in range(1, TRIES_REMOTE):
+    for attempt in range(1, TRIES_REMOTE):
         try:
             with reading(doing):
                 return work()
         except StorageError:
             if location.is_local:
                 raise
-            time.sleep(0.2 * turn)
+            time.sleep(0.2 * attempt)
     with reading(doing):
         return work()
 

@@ -51,7 +51,7 @@ from omnigraph.maintenance.verify.tables import finding_of
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.manifest.records import Head
 from omnigraph.storage.manifest.tags import read_tags
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 from omnigraph.tasks.runner import Runner
 from omnigraph.tasks.staging import Staging, new_staging
 
@@ -73,7 +73,7 @@ class VerifyOptions:
     seed: int | None = None
 
 
-def verify(committer: Committer, engines: Engines, options: VerifyOptions) -> VerifyResult:
+def verify(committer: Committer, engines: EngineSettings, options: VerifyOptions) -> VerifyResult:
     """Check one branch or all of them. Read-only."""
     try:
         return _verify(committer, engines, options)
@@ -81,7 +81,7 @@ def verify(committer: Committer, engines: Engines, options: VerifyOptions) -> Ve
         end_children()
 
 
-def _verify(committer: Committer, engines: Engines, options: VerifyOptions) -> VerifyResult:
+def _verify(committer: Committer, engines: EngineSettings, options: VerifyOptions) -> VerifyResult:
     if options.quick and options.full:
         raise UsageError(detail="--quick and --full exclude each other: the one reads no data, the other all of it.")
     if options.orphans_older_than_s < 0:
@@ -96,7 +96,7 @@ def _verify(committer: Committer, engines: Engines, options: VerifyOptions) -> V
     runner = engines.runner(work_bytes=work_bytes, requested=options.engine, local_below_bytes=LOCAL_BELOW_BYTES)
     job = _Job(manifest.location, history, scope, runner, options)
     findings = [*history.findings, *(scope.findings if history.is_known else ()), *job.findings()]
-    findings += _around(committer, history, heads, options)
+    findings += _outside_tables(committer, history, heads, options)
     findings += check_manifest_files(manifest, history.checksums)
 
     def look(again: Scope, all_values: bool) -> list[Finding]:
@@ -111,7 +111,9 @@ def _verify(committer: Committer, engines: Engines, options: VerifyOptions) -> V
     return VerifyResult(checked, result, runner.engine, time.monotonic() - started)
 
 
-def _around(committer: Committer, history: History, heads: Sequence[Head], options: VerifyOptions) -> Iterator[Finding]:
+def _outside_tables(
+    committer: Committer, history: History, heads: Sequence[Head], options: VerifyOptions
+) -> Iterator[Finding]:
     location, old_s = committer.manifest.location, time.time() - options.orphans_older_than_s
     named = {head.branch: head for head in heads}
     yield from check_locks(committer, named)

@@ -40,7 +40,7 @@ _INTENT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}\.json(#\d+)?")
 def check_locks(committer: Committer, heads: Mapping[str, Head]) -> Iterator[Finding]:
     for operation in pending(committer):
         if operation.branch in heads and not operation.alive:
-            text = f"an operation ({operation.kind}) of a writer that died on {operation.branch} is not settled"
+            text = f"an operation ({operation.kind}) of a crashed writer on {operation.branch} is not recovered"
             yield make_finding(
                 "dead_ticket",
                 text,

@@ -37,7 +37,9 @@ def check_vectors(line: Line, table: Any, task: Mapping[str, Any], *, named: str
     for rows in _questions(table, column, task):
         for row_id, vector in zip(rows.column("_rowid").to_pylist(), _matrix(rows, column), strict=True):
             yield 1
-            yield from _ask(line, table, column, named, row_id, vector, metric, probes, some.num_rows, exact)
+            yield from _compare_neighbours(
+                line, table, column, named, row_id, vector, metric, probes, some.num_rows, exact
+            )
 
 
 def _questions(table: Any, column: str, task: Mapping[str, Any]) -> Iterator[pa.Table]:
@@ -61,7 +63,7 @@ def _matrix(rows: pa.Table, column: str) -> np.ndarray:
     return np.asarray(values.flatten()).reshape(len(values), values.type.list_size)
 
 
-def _ask(
+def _compare_neighbours(
     line: Line,
     table: Any,
     column: str,

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from omnigraph.errors import TaskFailed
-from omnigraph.tasks.runner import reason_of, typed_error
+from omnigraph.tasks.runner import decoded_error, error_line
 from omnigraph.tasks.staging import Staging
 
 FORMAT = "omnigraph_staging"
@@ -39,8 +39,8 @@ def stage_frame(staging: Staging, frame: Any) -> list[tuple[str, int]]:
     try:
         frame.write.format(FORMAT).option("staging", about).option("listing", listing).mode("append").save()
     except Exception as error:
-        failed = TaskFailed(stage="staging a DataFrame", engine="spark", detail=reason_of(error))
-        raise typed_error(error) or failed from error
+        failed = TaskFailed(stage="staging a DataFrame", engine="spark", detail=error_line(error))
+        raise decoded_error(error) or failed from error
     files = orjson.loads(staging.get(listing))
     return [(name, size) for name, size in files]
 

@@ -16,7 +16,7 @@ from typing import Any
 from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.tables import part_count, table_columns
-from omnigraph.pipeline.csv.splits import CsvFile, csv_segments, cut_files, look_at
+from omnigraph.pipeline.csv.splits import CsvFile, csv_segments, split_files, with_headers
 from omnigraph.pipeline.load.input_files import InputFile, find_files
 from omnigraph.pipeline.load.table_sources import FORMATS, TableSource, fields_of
 from omnigraph.tasks.runner import Runner
@@ -81,12 +81,12 @@ def csv_inputs(
     counts: list[int] = []
     for t, source, files in tables:
         options = source.format_options
-        headed = look_at(files, options, max_line_bytes=max_line_bytes)
+        headed = with_headers(files, options, max_line_bytes=max_line_bytes)
         for csv in headed:
             fields_of(t, csv.header.names, source.renamed(), source.skip)
         inputs += [(csv, options) for csv in headed]
         counts.append(len(headed))
-    cut = iter(cut_files(runner, inputs, size=size))
+    cut = iter(split_files(runner, inputs, size=size))
     return [list(islice(cut, count)) for count in counts]
 
 

@@ -5,7 +5,7 @@
 3. read      one task per segment, when an action runs: a Python data source that returns Arrow batches
 
 A record that is no row (too many values, not UTF-8) fails the action: SQL reads all rows of a source or none. Typed
-errors of tasks are returned to the driver in the text of Spark's exception (`runner.carried`). Nothing is written.
+errors of tasks are returned to the driver in the text of Spark's exception (`runner.encoded_error`). Writes nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import pyarrow as pa
 from omnigraph.errors import OmnigraphError, RecordError, UsageError, Violation
 from omnigraph.pipeline.csv.blocks import count_lines
 from omnigraph.pipeline.csv.read import csv_blocks
-from omnigraph.pipeline.csv.splits import csv_segments, cut_files, look_at
+from omnigraph.pipeline.csv.splits import csv_segments, split_files, with_headers
 from omnigraph.pipeline.load.input_files import InputFile
-from omnigraph.tasks.runner import Runner, carried
+from omnigraph.tasks.runner import Runner, encoded_error
 from omnigraph.write.violations import told
 
 FORMAT = "omnigraph_csv"
@@ -42,7 +42,7 @@ def csv_frame(
     """The rows of some files, in pieces of about `size` bytes. `name` is the user's name of the source."""
     from pyspark.sql.types import StringType, StructField, StructType
 
-    inputs = [(csv, options) for csv in look_at(files, options, max_line_bytes=max_line_bytes)]
+    inputs = [(csv, options) for csv in with_headers(files, options, max_line_bytes=max_line_bytes)]
     columns: dict[str, None] = {}
     for csv, _ in inputs:
         names = csv.header.names
@@ -52,7 +52,7 @@ def csv_frame(
         columns |= dict.fromkeys(names)
     if not columns:
         raise UsageError(detail=f"the source {name} has no columns: its files are empty.")
-    cut = cut_files(runner, inputs, size=size)
+    cut = split_files(runner, inputs, size=size)
     segments = [segment for csv in cut for segment in csv_segments(csv)]
     about = orjson.dumps({"segments": segments, "options": dict(options), "columns": list(columns)}).decode()
     session.dataSource.register(_source())
@@ -73,7 +73,7 @@ def segment_batches(
             arrays = [rows.table.column(column) if column in names else nulls for column in columns]
             yield from pa.table(arrays, names=list(columns)).to_batches(max_chunksize=100_000)
     except OmnigraphError as error:
-        raise carried(error) from None
+        raise encoded_error(error) from None
 
 
 def _no_rows(segment: Mapping[str, Any], bad: Sequence[tuple[int, str, str]]) -> RecordError:

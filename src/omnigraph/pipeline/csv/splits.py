@@ -47,7 +47,7 @@ class CsvFile:
     max_line_bytes: int
 
 
-def look_at(
+def with_headers(
     files: Sequence[InputFile], options: Mapping[str, str], *, max_line_bytes: int = LINE_BYTES_DEFAULT
 ) -> list[CsvFile]:
     """The files with their headers, not split yet. No record may be longer than `max_line_bytes`."""
@@ -60,7 +60,7 @@ def look_at(
     return csv_files
 
 
-def cut_files(runner: Runner, inputs: Sequence[tuple[CsvFile, Mapping[str, str]]], *, size: int) -> list[CsvFile]:
+def split_files(runner: Runner, inputs: Sequence[tuple[CsvFile, Mapping[str, str]]], *, size: int) -> list[CsvFile]:
     """The same files, in order, with the offsets at which records begin, about every `size` bytes."""
     tasks: list[dict[str, Any]] = []
     owners: dict[str, list[int]] = {}

@@ -37,7 +37,7 @@ from omnigraph.errors import UsageError
 from omnigraph.graph.reads import type_of
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.datasource.read import spark_column_type
-from omnigraph.tasks.error_text import readable
+from omnigraph.tasks.error_text import with_remedy
 from omnigraph.write.values import json_value
 
 NOW = "now"
@@ -119,7 +119,7 @@ def read_range(source: ChangeSource, part: CommitRange) -> Iterator[pa.RecordBat
     from pyspark.sql.pandas.types import to_arrow_schema
 
     target = to_arrow_schema(change_schema(source), timezone="UTC")
-    with readable():
+    with with_remedy():
         feed = source.feed(until=part.end)
         for page in feed.pages(feed.head(), Cursor.parse(part.start)):
             if page.rows is not None:
@@ -188,7 +188,7 @@ class ChangeStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return {"cursor": self.source.start}
 
     def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:
-        with readable():
+        with with_remedy():
             feed = self._feed()
             head, cursor = feed.head(), Cursor.parse(start["cursor"])
             feed.pages(head, cursor)  # refuses a cursor of another history
@@ -199,7 +199,7 @@ class ChangeStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             return {"cursor": str(Cursor(head.incarnation, commit))}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        with readable():
+        with with_remedy():
             until = Cursor.parse(end["cursor"]).commit
         return [] if start == end or until is None else [CommitRange(start["cursor"], until)]
 

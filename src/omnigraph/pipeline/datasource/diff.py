@@ -32,8 +32,8 @@ from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.objects import leases
-from omnigraph.tasks.engine import Engines
-from omnigraph.tasks.error_text import readable
+from omnigraph.tasks.engine import EngineSettings
+from omnigraph.tasks.error_text import with_remedy
 from omnigraph.tasks.session import spark_session
 
 FORMAT = "omnigraph_changes"
@@ -73,7 +73,7 @@ def _images(tables: Tables, pin: Pin | None, t: EntityType | None, addresses: np
     return TableVersion.open(tables, pin, t).rows_in_order(addresses, columns).select(columns)
 
 
-def dataframes(engines: Engines) -> DataFrames:
+def dataframes(engines: EngineSettings) -> DataFrames:
     """The function by which a diff creates its DataFrames. The session is started with the first of them."""
 
     def make(changes: TypeChanges, chosen: ChangeFilter) -> Any:
@@ -84,7 +84,7 @@ def dataframes(engines: Engines) -> DataFrames:
 
 
 def dataframe(spark: Any, changes: TypeChanges, chosen: ChangeFilter, *, rows_max: int = TASK_ROWS_MAX) -> Any:
-    """All changes of one type, read by tasks of at most so many candidates."""
+    """All changes of one type, read by tasks of at most `rows_max` candidates."""
     job_description = _job(changes, chosen, rows_max)
     shape = spark_schema(changes.shape)
 
@@ -159,7 +159,7 @@ class ChangeReader(DataSourceReader):  # type: ignore[misc]
 
         assert isinstance(partition, ChangeTask)
         target = to_arrow_schema(self.shape, timezone="UTC")
-        with readable():
+        with with_remedy():
             if self.job.lease is not None:
                 leases.renew(self.job.location, self.job.lease)
             for batch in self.job.run(partition).to_batches():

@@ -35,13 +35,13 @@ from omnigraph.graph.reads import Condition, columns_of, condition_of, type_of
 from omnigraph.language.schema.model import EntityType, PropertyType
 from omnigraph.pipeline.snapshot_lease import lease_for_tasks
 from omnigraph.storage.lance import filters
-from omnigraph.storage.lance.fragment_groups import cut
+from omnigraph.storage.lance.fragment_groups import fragment_groups
 from omnigraph.storage.lance.scan import scan
 from omnigraph.storage.lance.tables import Tables, name_of
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.objects import leases
-from omnigraph.tasks.error_text import readable
+from omnigraph.tasks.error_text import with_remedy
 
 PARTITION_ROWS = 500_000
 PARTITION_BYTES = 512 << 20
@@ -157,10 +157,10 @@ class GraphReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         rows = self.pinned.partition_rows
-        with readable():
+        with with_remedy():
             table_keys = {self.pinned.pin.table: self.pinned.type.key}
             lease = lease_for_tasks(self.pinned.location, [self.pinned.pin], self.pinned.commit, table_keys)
-            groups = cut(_open(self.pinned), rows_most=rows, bytes_most=PARTITION_BYTES)
+            groups = fragment_groups(_open(self.pinned), rows_max=rows, bytes_max=PARTITION_BYTES)
         return [Fragments(group.fragments, lease) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -168,7 +168,7 @@ class GraphReader(DataSourceReader):  # type: ignore[misc]
 
         assert isinstance(partition, Fragments)
         target = to_arrow_schema(self.shape, timezone="UTC")
-        with readable():
+        with with_remedy():
             if partition.lease is not None:
                 leases.renew(self.pinned.location, partition.lease)
             for batch in _scan(self.pinned, fragments=partition.numbers, more=self.pushed, columns=target.names):

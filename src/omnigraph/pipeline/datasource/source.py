@@ -29,7 +29,7 @@ from omnigraph.pipeline.datasource.changes import ChangeReader, ChangeSource, Ch
 from omnigraph.pipeline.datasource.changes import aim as aim_changes
 from omnigraph.pipeline.datasource.read import GraphReader, Pinned, pin, require_same, spark_schema
 from omnigraph.pipeline.datasource.write import GraphWriter, Target, aim
-from omnigraph.tasks.error_text import readable
+from omnigraph.tasks.error_text import with_remedy
 
 Session = Any
 """A Spark session, classic or Connect."""
@@ -60,11 +60,11 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
         return FORMAT
 
     def schema(self) -> StructType:
-        with readable():
+        with with_remedy():
             return change_schema(self._change_source()) if self._reads_changes() else spark_schema(self._pin())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with readable():
+        with with_remedy():
             if self._reads_changes():
                 _Options.of(self.options, CHANGE_OPTIONS)
                 return ChangeReader(self._change_source())
@@ -73,7 +73,7 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
             return GraphReader(pinned, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        with readable():
+        with with_remedy():
             options = _Options.of(self.options, STREAM_OPTIONS)
             if not options.flag("changes"):
                 detail = 'a stream of a graph is its change feed: add .option("changes", "true").'
@@ -81,7 +81,7 @@ class OmnigraphSource(DataSource):  # type: ignore[misc]
             return ChangeStreamReader(self._change_source(), commits_max=options.number("maxcommitspertrigger"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        with readable():
+        with with_remedy():
             return GraphWriter(self._aim(schema.fieldNames(), overwrite=overwrite))
 
     def _reads_changes(self) -> bool:

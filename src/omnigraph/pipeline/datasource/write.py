@@ -29,7 +29,7 @@ from omnigraph.errors import ConstraintViolation, StorageError, UsageError, Viol
 from omnigraph.graph.reads import require_column, type_of
 from omnigraph.language.schema.model import EntityType
 from omnigraph.storage.layout import Location, locate
-from omnigraph.tasks.error_text import readable
+from omnigraph.tasks.error_text import with_remedy
 from omnigraph.tasks.staging import Staging
 from omnigraph.write.violations import told
 
@@ -104,12 +104,12 @@ class GraphWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self.target = target
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with readable():
+        with with_remedy():
             return _stage(self.target, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = [m for m in messages if isinstance(m, Staged)]
-        with readable():
+        with with_remedy():
             try:
                 _load_staged(self.target, [name for message in staged for name in message.files])
             finally:

@@ -26,7 +26,7 @@ from omnigraph.storage.lance import reshape
 from omnigraph.storage.lance.column_files import ColumnFile, base_of, exchange
 from omnigraph.storage.lance.embedding_marks import MARK_TYPE
 from omnigraph.storage.manifest.records import Pin
-from omnigraph.storage.objects.leases import Held
+from omnigraph.storage.objects.leases import HeldLease
 from omnigraph.tasks.runner import Runner
 from omnigraph.tasks.staging import Staging
 
@@ -96,7 +96,7 @@ class PublishVectors:
     runner: Runner
     staging: Staging
     everything: bool
-    lease: Held | None = None
+    lease: HeldLease | None = None
     """Taken before anything was written; None: the committer's own lease covers what `prepare` writes."""
     kind: str = "embed"
     quick: bool = False

@@ -35,13 +35,13 @@ DETAIL_CHARACTERS_MAX = 500
 COMPLAINT_BYTES_MAX = 1 << 20
 _ANSWER_BYTES_MIN = 1 << 20
 _DIMENSIONS_MIN = 4096
-"""The size limit is computed for at least so many, so that a wrong number of dimensions is reported as such."""
+"""The size limit is computed for at least this many, so that a wrong number of dimensions is reported as such."""
 _VALUE_BYTES = 32
 """A number as text, with its comma and some white space."""
 
 
 def answer_bytes_max(*, texts: int, dimensions: int) -> int:
-    """The maximum size of a response with so many vectors."""
+    """The maximum size of a response with this many vectors."""
     return _ANSWER_BYTES_MIN + texts * max(dimensions, _DIMENSIONS_MIN) * _VALUE_BYTES
 
 

@@ -92,7 +92,7 @@ def choose(
     """The provider for one column, checked: `declared` is the model of `@embed`, `model` that of the caller."""
     kind = kind_of(name or DEFAULT)
     if model is not None and declared is not None and model != declared:
-        detail = f"@embed declares the model {declared}, and {model} was asked for"
+        detail = f"@embed declares the model {declared}, and {model} was requested"
         raise EmbeddingMismatch(column=column, provider=name or DEFAULT, detail=detail)
     chosen_model = model or declared or kind.model
     if kind.only_model and chosen_model != kind.model:

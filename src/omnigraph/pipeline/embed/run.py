@@ -18,9 +18,9 @@ from omnigraph.pipeline.embed.commit import AddMarks, Batch, Part, PublishVector
 from omnigraph.pipeline.embed.plan import Chunk, SurveyResult, Unit, Work, batches, groups, units_of
 from omnigraph.pipeline.embed.provider import key_of, kind_of
 from omnigraph.storage.lance.column_files import base_of
-from omnigraph.storage.lance.fragment_groups import cut
+from omnigraph.storage.lance.fragment_groups import fragment_groups
 from omnigraph.storage.objects import leases
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 from omnigraph.tasks.runner import LocalRunner, Runner
 from omnigraph.tasks.session import active_session
 from omnigraph.tasks.staging import Staging, new_staging
@@ -57,7 +57,7 @@ def embed(
     branch: str,
     view: Callable[[], View],
     commit: Callable[[Operation], Outcome],
-    engines: Engines,
+    engines: EngineSettings,
     engine: str | None,
     options: EmbedOptions,
 ) -> EmbedResult:
@@ -86,7 +86,7 @@ def embed(
     return results.result(seconds=time.monotonic() - started)
 
 
-def _leased(state: View, units: Sequence[Unit]) -> AbstractContextManager[leases.Held]:
+def _leased(state: View, units: Sequence[Unit]) -> AbstractContextManager[leases.HeldLease]:
     """Lease the surveyed versions and new files, so that cleanup keeps them: providers may take hours."""
     pins = {unit.type_id: state.pins[unit.type_id] for unit in units}
     return leases.hold(
@@ -125,7 +125,7 @@ def _survey(state: View, units: Sequence[Unit], runner: Runner, options: EmbedOp
     for number, unit in enumerate(units):
         pin = state.pins[unit.type_id]
         table = state.open(state.schema.by_id[unit.type_id])
-        for part in cut(table, rows_most=SURVEY_ROWS, bytes_most=SURVEY_BYTES):
+        for part in fragment_groups(table, rows_max=SURVEY_ROWS, bytes_max=SURVEY_BYTES):
             if part.fragments:
                 task = {**work.table_address(state.tables.location, pin), "unit": unit.to_json()}
                 more = {"fragments": list(part.fragments), "everything": options.everything, "chunk_rows": chunk_rows}
@@ -138,7 +138,7 @@ def _survey(state: View, units: Sequence[Unit], runner: Runner, options: EmbedOp
     ]
 
 
-def _surveyor(engines: Engines, engine: str | None) -> Runner:
+def _surveyor(engines: EngineSettings, engine: str | None) -> Runner:
     """This process, unless a session is running: no JVM is started for an empty job."""
     if engines.session is not None or active_session() is not None:
         return engines.runner(work_bytes=None, requested=engine)
@@ -164,7 +164,7 @@ def _publish(
     runner: Runner,
     commit: Callable[[Operation], Outcome],
     options: EmbedOptions,
-    lease: leases.Held,
+    lease: leases.HeldLease,
 ) -> Outcome:
     """Steps 3 to 5 for some rows."""
     staging = new_staging(state.tables.location)
@@ -241,7 +241,7 @@ class _ResultBuilder:
 
     def result(self, *, seconds: float) -> EmbedResult:
         planned = sum(c.embed + c.clear for f in self._surveys for c in f.chunks)
-        done = sum(self._embedded.values()) + sum(self._cleared.values())
+        finished_rows = sum(self._embedded.values()) + sum(self._cleared.values())
         return EmbedResult(
             branch=self._branch,
             commits=tuple(self._commits),
@@ -250,7 +250,7 @@ class _ResultBuilder:
             skipped={
                 "given": sum(f.given for f in self._surveys),
                 "without_text": sum(f.blank for f in self._surveys),
-                "changed_meanwhile": planned - done,
+                "changed_meanwhile": planned - finished_rows,
             },
             models={f.unit.column: f.unit.choice.model for f in self._surveys},
             provider=self._surveys[0].unit.choice.name,

@@ -152,8 +152,8 @@ def embed_chunks(task: Mapping[str, Any]) -> dict[str, Any]:
         vectors[missing], requests = _embed_texts(unit.choice, missing_texts, interval_s=task["interval_s"])
         has_vector[missing] = True
     parts = _staged(staging, table, unit, scans, vectors[inverse], has_vector[inverse])
-    done = sum(p["rows"] + p["cleared"] for p in parts)
-    return {"parts": parts, "requests": requests, "rows_done": done, "bytes_done": texts.nbytes}
+    finished_rows = sum(p["rows"] + p["cleared"] for p in parts)
+    return {"parts": parts, "requests": requests, "rows_done": finished_rows, "bytes_done": texts.nbytes}
 
 
 def _embed_texts(choice: Choice, texts: Sequence[str], *, interval_s: float) -> tuple[np.ndarray, int]:

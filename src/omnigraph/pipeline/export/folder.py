@@ -42,11 +42,11 @@ from omnigraph.language.schema.show import render
 from omnigraph.pipeline.export.stream import chosen_types
 from omnigraph.pipeline.export.tasks import EXTENSIONS, PartTask, lance_schema, write_part
 from omnigraph.pipeline.snapshot_lease import under_lease
-from omnigraph.storage.lance.fragment_groups import cut
+from omnigraph.storage.lance.fragment_groups import fragment_groups
 from omnigraph.storage.lance.plain_tables import commit_table
 from omnigraph.storage.layout import Location, locate
 from omnigraph.storage.objects.folder import Folder
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 
 DONE, UNFINISHED, SCHEMA, SCRATCH = "_export.json", "_unfinished.json", "schema.pg", "_partial"
 SHAPE = 1
@@ -86,7 +86,7 @@ class Plan:
 def export_folder(
     snapshot: Snapshot,
     out: Location,
-    engines: Engines,
+    engines: EngineSettings,
     *,
     format: str = "jsonl",
     types: Sequence[str] | None = None,
@@ -145,7 +145,7 @@ def make_plan(snapshot: Snapshot, out: Location, *, format: str, types: Sequence
     run = secrets.token_hex(6)
     tasks: list[PartTask] = []
     for t in chosen:
-        parts = cut(snapshot.view.open(t), rows_most=ROWS_PER_FILE, bytes_most=BYTES_PER_FILE)
+        parts = fragment_groups(snapshot.view.open(t), rows_max=ROWS_PER_FILE, bytes_max=BYTES_PER_FILE)
         for number, part in enumerate(parts):
             file = "" if format == "lance" else f"/part-{number:05}{EXTENSIONS[format]}"
             tasks.append(

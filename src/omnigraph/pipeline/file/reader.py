@@ -70,7 +70,9 @@ class _Reader:
         data = self._list(top, "data", self._path_value)
         branch, from_branch = self._text(top, "branch") or "main", self._text(top, "from")
         if from_branch is not None and "branch" not in top:
-            self._note(top["from"].place, "from says what a missing branch is made from; name that branch with branch.")
+            self._note(
+                top["from"].place, "from names what a missing branch is created from; name that branch with branch."
+            )
         if "quarantine" in top and on_error == "fail":
             self._note(top["quarantine"].place, "a quarantine goes with on_error: quarantine.")
         optimize, cleanup = self._flag(top, "optimize"), self._cleanup(top)

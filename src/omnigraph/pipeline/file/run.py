@@ -41,8 +41,8 @@ from omnigraph.pipeline.file.reader import parse_file
 from omnigraph.pipeline.file.sql import prepared_frames
 from omnigraph.pipeline.load.input_files import plain_path
 from omnigraph.pipeline.load.quarantine_file import input_at
-from omnigraph.tasks.engine import Engines
-from omnigraph.tasks.progress import Silent, Watcher
+from omnigraph.tasks.engine import EngineSettings
+from omnigraph.tasks.progress import SilentWatcher, Watcher
 from omnigraph.tasks.session import SparkSettings
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def plan_pipeline(path: Path, *, variables: Mapping[str, str] | None = None, eng
     with concealed(path, variables):
         checked = _checked(path, variables, engine)
         requested = _engine(checked.file, engine)
-        name, reason = Engines(requested=requested).choose(work_bytes=input_bytes(checked.file))
+        name, reason = EngineSettings(requested=requested).choose(work_bytes=input_bytes(checked.file))
         return make_plan(checked.file, checked.schema, creates_graph=checked.creates_graph, engine=f"{name}: {reason}")
 
 
@@ -186,11 +186,11 @@ def _run(
     began = time.monotonic()
     file = ready.file
     input_bytes(file)  # raises for a missing input before a graph is created
-    engines = Engines(
+    engines = EngineSettings(
         requested=_engine(file, engine),
         settings=settings or SparkSettings(),
         session=spark,
-        watcher=watcher or Silent(),
+        watcher=watcher or SilentWatcher(),
     )
     with _opened(ready, engines, actor=actor) as graph:
         loaded = _load(graph, file, engines)
@@ -212,7 +212,7 @@ def _run(
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _opened(ready: CheckedPipeline, engines: Engines, *, actor: str | None) -> omnigraph.Graph:
+def _opened(ready: CheckedPipeline, engines: EngineSettings, *, actor: str | None) -> omnigraph.Graph:
     """Step 3. Uses the public API of the package, as any program does: a pipeline file is a program of its user."""
     import omnigraph
 
@@ -231,7 +231,7 @@ def _opened(ready: CheckedPipeline, engines: Engines, *, actor: str | None) -> o
     )
 
 
-def _load(graph: omnigraph.Graph, file: PipelineFile, engines: Engines) -> LoadResult | None:
+def _load(graph: omnigraph.Graph, file: PipelineFile, engines: EngineSettings) -> LoadResult | None:
     """Step 4."""
     if not file.targets and not file.data:
         return None

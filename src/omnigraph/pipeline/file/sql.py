@@ -19,9 +19,9 @@ from omnigraph.pipeline.file.model import Input, PipelineFile, Target
 from omnigraph.pipeline.load.chunks import checked_line_bytes
 from omnigraph.pipeline.load.input_files import find_files, total_bytes
 from omnigraph.pipeline.load.table_sources import TableSource, with_format
-from omnigraph.tasks.engine import Engines
+from omnigraph.tasks.engine import EngineSettings
 from omnigraph.tasks.progress import Watcher
-from omnigraph.tasks.runner import SparkRunner, reason_of
+from omnigraph.tasks.runner import SparkRunner, error_line
 from omnigraph.tasks.session import spark_session
 
 _SPARK_OPTIONS = {
@@ -33,7 +33,7 @@ _SPARK_OPTIONS = {
 
 
 @contextmanager
-def prepared_frames(file: PipelineFile, engines: Engines) -> Iterator[Mapping[str, Any]]:
+def prepared_frames(file: PipelineFile, engines: EngineSettings) -> Iterator[Mapping[str, Any]]:
     """A DataFrame per target with SQL, by table key. PipelineFileError if Spark refuses the SQL."""
     sql_targets = [t for t in file.targets if t.sql is not None]
     if not sql_targets:
@@ -76,7 +76,7 @@ def _view(session: Any, name: str, source: Input, watcher: Watcher, max_line_byt
     except OmnigraphError:
         raise
     except Exception as error:
-        raise UsageError(detail=f"Spark does not read the source {name}: {reason_of(error)}") from error
+        raise UsageError(detail=f"Spark does not read the source {name}: {error_line(error)}") from error
 
 
 def _frame(session: Any, file: PipelineFile, target: Target) -> Any:
@@ -84,7 +84,7 @@ def _frame(session: Any, file: PipelineFile, target: Target) -> Any:
     try:
         frame = session.sql(target.sql)
     except Exception as error:
-        raise _refused(file, target, reason_of(error)) from error
+        raise _refused(file, target, error_line(error)) from error
     renamed = dict(target.columns)
     for column, end in ((target.from_column, "from"), (target.to_column, "to")):
         if column is not None:

@@ -38,7 +38,7 @@ from omnigraph.pipeline.load.quarantine_file import checked_path, quarantine_pat
 from omnigraph.pipeline.load.table_sources import FORMATS, TableSource, with_format
 from omnigraph.storage.layout import Location
 from omnigraph.storage.ulids import Ulids
-from omnigraph.tasks.engine import SMALL_BYTES, Engines
+from omnigraph.tasks.engine import SMALL_BYTES, EngineSettings
 from omnigraph.tasks.runner import Runner
 from omnigraph.tasks.session import spark_session
 from omnigraph.tasks.staging import Staging, new_staging
@@ -132,7 +132,7 @@ def _source(t: EntityType, table: Any) -> TableSource:
 @contextmanager
 def started_load(
     location: Location,
-    engines: Engines,
+    engines: EngineSettings,
     view: View,
     *,
     source: Any,
@@ -184,7 +184,7 @@ def started_load(
         staging.remove()
 
 
-def _chosen(inputs: Inputs, engines: Engines, size: int | None, engine: str | None) -> tuple[str, str]:
+def _chosen(inputs: Inputs, engines: EngineSettings, size: int | None, engine: str | None) -> tuple[str, str]:
     """The engine and the reason: as requested, or what can read these inputs, or what fits their size."""
     if (engine or engines.requested) in (None, "auto"):
         if inputs.needs_spark:
@@ -214,7 +214,7 @@ def _job(
     inputs: Inputs,
     *,
     mode: str,
-    engines: Engines,
+    engines: EngineSettings,
     max_line_bytes: int,
 ) -> Job:
     size = piece_bytes(inputs.unpacked_bytes, runner.parallelism)
@@ -268,7 +268,7 @@ def _arrow(table: Any, t: EntityType) -> Any:
     )
 
 
-def _read_by_spark(source: TableSource, engines: Engines) -> Any:
+def _read_by_spark(source: TableSource, engines: EngineSettings) -> Any:
     session = engines.session or spark_session(engines.settings)
     return session.read.format(source.kind).options(**dict(source.options)).load(source.path)
 

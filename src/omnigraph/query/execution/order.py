@@ -25,7 +25,7 @@ KeyOf = Callable[[np.ndarray], np.ndarray]
 
 
 def ordered(positions: np.ndarray, keys: Callable[[], Iterator[KeyOf]], *, first: int | None) -> np.ndarray:
-    """These ascending positions of rows, in the order of the keys; with `first`, only the first so many.
+    """These ascending positions of rows, in the order of the keys; with `first`, only that many.
 
     Where there are many positions and `first` is small, the first of each part compete with the next part.
     """
@@ -71,7 +71,7 @@ def best_scores(scores: pa.Array, first: int, *, descending: bool) -> np.ndarray
 
 
 def _competing(ranks: np.ndarray, first: int | None) -> np.ndarray | None:
-    """A mask of the rows that can be among the first so many; None for all rows."""
+    """A mask of the rows that can be among the first ones; None for all rows."""
     if first is None or first >= len(ranks):
         return None
     keep = ranks <= np.partition(ranks, first - 1)[first - 1] if first else np.zeros(len(ranks), dtype=bool)

@@ -68,6 +68,7 @@ class MutationResult:
         return iter(self.to_pylist())
 
     def to_arrow(self) -> pa.Table:
+        """The returned rows; an empty table without a `return`."""
         return self.returned if self.returned is not None else pa.table({})
 
     def to_pylist(self) -> list[dict[str, Any]]:

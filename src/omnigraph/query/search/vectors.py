@@ -26,7 +26,7 @@ def distances(
 ) -> pa.Array:
     """1 - cosine per row; null without a vector or with one of length zero.
 
-    With `best`, rows that are certainly not among the best so many may have less exact values.
+    With `best`, rows that are certainly not among that many best may have less exact values.
     """
     goal = query.astype(np.float64)
     size = float(np.sqrt((goal * goal).sum()))

@@ -46,7 +46,7 @@ def with_words(words: Words, is_counted: np.ndarray) -> np.ndarray:
 
 
 def within_edits(word: str, vocabulary: pa.Array, edits: int) -> np.ndarray:
-    """Which words become `word` by at most so many insertions, deletions and substitutions of one letter."""
+    """Which words become `word` by at most `edits` insertions, deletions and substitutions of one letter."""
     if edits == 0:
         return np.asarray(pc.equal(vocabulary, word))
     sizes = np.asarray(pc.utf8_length(vocabulary)).astype(np.int64)

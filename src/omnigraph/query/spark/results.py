@@ -78,11 +78,11 @@ class Results:
         parts: dict[Aggregate, list[Column]] = {}
         for e in aggregates:
             parts[e] = parts_of(e, None if e.operand is None else values.column(e.operand), position)
-        carried = self._carried(terms, bound)
+        kept_columns = self._kept_columns(terms, bound)
         grouped = bound.table.groupBy(*(k.alias(f"g{i}") for i, k in keys.items())).agg(
             F.count(F.lit(1)).alias("rows"),
             *(p.alias(f"a{n}_{m}") for n, e in enumerate(aggregates) for m, p in enumerate(parts[e])),
-            *(F.first(c).alias(c) for c in carried),
+            *(F.first(c).alias(c) for c in kept_columns),
         )
         known: dict[Expression, Column] = {}
         for n, e in enumerate(aggregates):
@@ -108,7 +108,7 @@ class Results:
             known[Output(i, e.type)] = F.col(entity(e.variable.slot)) if isinstance(e, Object) else output
         return known
 
-    def _carried(self, terms: Sequence[Expression], bound: Bound) -> list[str]:
+    def _kept_columns(self, terms: Sequence[Expression], bound: Bound) -> list[str]:
         """The columns of variables that are used outside of aggregates; they are equal in all rows of a group."""
         leaves = [x for e in terms for x in leaves_of(e, {}) if not isinstance(x, Aggregate)]
         used = {v.slot for v in variables_of(tuple(leaves))}

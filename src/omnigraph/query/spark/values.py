@@ -40,7 +40,7 @@ from omnigraph.query.execution.evaluate import BoundRows, Evaluator
 from omnigraph.query.execution.frame import Frame
 from omnigraph.query.execution.values import spread, type_of
 from omnigraph.query.spark.types import from_spark, spark_type, to_spark
-from omnigraph.tasks.error_text import readable
+from omnigraph.tasks.error_text import with_remedy
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -217,7 +217,7 @@ def arrow_function(
     """A function of Arrow arrays as one of Columns. Spark shows errors with their type and remedy."""
 
     def evaluate(*columns: pa.Array) -> pa.Array:
-        with readable():
+        with with_remedy():
             return to_spark(task(columns))
 
     udf = F.arrow_udf(evaluate, result_type)

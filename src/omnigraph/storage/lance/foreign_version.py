@@ -58,7 +58,7 @@ def unusable_file(location: Location, pin: Pin, new: LanceDataset, *, old: Lance
     return None
 
 
-def secure_version(location: Location, pin: Pin, new: LanceDataset, *, old: LanceDataset | None) -> None:
+def sync_version(location: Location, pin: Pin, new: LanceDataset, *, old: LanceDataset | None) -> None:
     """Sync what the new version added, on a local disk. Nothing of it is missing."""
     if not location.is_local:
         return

@@ -18,7 +18,7 @@ class Part:
     size_bytes: int
 
 
-def cut(table: LanceDataset, *, rows_most: int, bytes_most: int) -> list[Part]:
+def fragment_groups(table: LanceDataset, *, rows_max: int, bytes_max: int) -> list[Part]:
     """Groups of neighbours, each within both limits unless a single fragment is larger. At least one, perhaps empty."""
     groups: list[Part] = []
     for fragment in table.get_fragments():
@@ -26,7 +26,7 @@ def cut(table: LanceDataset, *, rows_most: int, bytes_most: int) -> list[Part]:
         size = sum(file.file_size_bytes or 0 for file in about.files)
         part = Part((fragment.fragment_id,), int(about.num_rows), int(size))
         last = groups[-1] if groups else None
-        if last is None or last.rows + part.rows > rows_most or last.size_bytes + part.size_bytes > bytes_most:
+        if last is None or last.rows + part.rows > rows_max or last.size_bytes + part.size_bytes > bytes_max:
             groups.append(part)
         else:
             groups[-1] = Part(last.fragments + part.fragments, last.rows + part.rows, last.size_bytes + part.size_bytes)

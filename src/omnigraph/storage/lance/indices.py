@@ -185,7 +185,7 @@ def segment_files(pin: Pin, body: Mapping[str, Any]) -> list[str]:
     return [f"{pin.path}/_indices/{body['uuid']}/{name}" for name, _ in body["files"]]
 
 
-def secure_segment(location: Location, pin: Pin, body: Mapping[str, Any]) -> None:
+def sync_segment(location: Location, pin: Pin, body: Mapping[str, Any]) -> None:
     """Check a new segment's files on a local disk, and sync them.
 
     A size alone proves nothing: Lance builds some of them elsewhere and copies what it finds, also what a full disk

@@ -39,7 +39,7 @@ from omnigraph.storage.objects.store import StoredFile, all_exist
 
 LEASE_S = 600.0
 """How long a lease is valid without a renewal."""
-LEASE_LEAST_S, LEASE_MOST_S = 1.0, 7 * 24 * 3600.0
+LEASE_MIN_S, LEASE_MAX_S = 1.0, 7 * 24 * 3600.0
 FORGOTTEN_AFTER_S = 24 * 3600.0
 """A new lease deletes those that are older than the longest lease by this time and whose process is gone."""
 _RENEWALS = 3
@@ -85,7 +85,7 @@ class Announcement:
 
 
 @dataclass
-class Held:
+class HeldLease:
     """A lease, on the side of its holder."""
 
     location: Location
@@ -139,7 +139,7 @@ def take(
     is_gone: IsGone = lambda _: False,
     live_pins: Callable[[], Set[Pin]] = frozenset,
     table_keys: Mapping[str, str] | None = None,
-) -> Held:
+) -> HeldLease:
     """Write a lease on these pins, as one object. Raises VersionReclaimed if one of them is announced for removal or
     was removed, VersionMissing if it was lost.
 
@@ -149,8 +149,8 @@ def take(
     removes these, and no branch returns to a version that it has left: on an object store they need no request each.
     `table_keys` name tables in errors.
     """
-    if not LEASE_LEAST_S <= seconds <= LEASE_MOST_S:
-        detail = f"a lease lasts between {LEASE_LEAST_S:.0f} s and {LEASE_MOST_S:.0f} s, not {seconds:g} s."
+    if not LEASE_MIN_S <= seconds <= LEASE_MAX_S:
+        detail = f"a lease lasts between {LEASE_MIN_S:.0f} s and {LEASE_MAX_S:.0f} s, not {seconds:g} s."
         raise UsageError(detail=detail)
     leased_pins = tuple(pins)
     versions: dict[str, set[int]] = {}
@@ -165,7 +165,7 @@ def take(
         "renewing": renewing,
         "pins": {path: sorted(numbers) for path, numbers in versions.items()},
     }
-    lease = Held(location, secrets.token_hex(8), body)
+    lease = HeldLease(location, secrets.token_hex(8), body)
     lease.renew()
     try:
         require_staying(location, leased_pins, is_gone, live_pins, table_keys)
@@ -206,7 +206,7 @@ def may_not_write(error: StorageError) -> bool:
 
 
 @contextmanager
-def hold(location: Location, pins: Iterable[Pin], *, seconds: float = LEASE_S, **about: Any) -> Iterator[Held]:
+def hold(location: Location, pins: Iterable[Pin], *, seconds: float = LEASE_S, **about: Any) -> Iterator[HeldLease]:
     """A lease that a thread renews until the block ends."""
     lease = take(location, pins, seconds=seconds, renewing=True, **about)
     with suppress(StorageError):  # the next lease tries again
@@ -272,7 +272,7 @@ def _versions(body: Any) -> dict[str, frozenset[int]]:
 
 
 def _seconds(value: Any) -> float:
-    if isinstance(value, int | float) and LEASE_LEAST_S <= value <= LEASE_MOST_S:
+    if isinstance(value, int | float) and LEASE_MIN_S <= value <= LEASE_MAX_S:
         return float(value)
     raise form.Malformed(f"{form.shown(value)} is not how long a lease lasts")
 
@@ -290,7 +290,7 @@ def _forget_old(location: Location, is_gone: IsGone) -> None:
     control = JsonObjects(location, LEASES)
     entries = control.entries()
     newest_s = max((e.modified_s for e in entries), default=0.0)  # the time of the lease that was just taken
-    old_names = [e.path for e in entries if newest_s - e.modified_s > LEASE_MOST_S + FORGOTTEN_AFTER_S]
+    old_names = [e.path for e in entries if newest_s - e.modified_s > LEASE_MAX_S + FORGOTTEN_AFTER_S]
     control.delete(name for name in old_names if is_gone((control.read(name) or {}).get("owner")))
 
 

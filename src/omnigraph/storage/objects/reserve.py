@@ -53,7 +53,7 @@ def keep(location: Location, *, size_bytes: int = SIZE_MIN_BYTES) -> None:
             _unlink(folder)
         file = os.open(RESERVE, _NEW, 0o666, dir_fd=folder)
         try:
-            if not _allocate_most(file, size_bytes):
+            if not _allocate_at_most(file, size_bytes):
                 os.unlink(RESERVE, dir_fd=folder)
         finally:
             os.close(file)
@@ -106,7 +106,7 @@ def _allocated_bytes(folder: int) -> int:
     return min(status.st_size, status.st_blocks * _BLOCK_BYTES)
 
 
-def _allocate_most(file: int, size_bytes: int) -> bool:
+def _allocate_at_most(file: int, size_bytes: int) -> bool:
     """Whether so many bytes could be allocated, or at least a part of them."""
     for part_bytes in range(size_bytes, SIZE_SMALLEST_BYTES - 1, -SIZE_SMALLEST_BYTES):
         try:
