@@ -172,15 +172,17 @@ class QueryMethods:
         max_rows: int | None = None,
         max_memory_bytes: int | None = None,
         actor: str | None = None,
+        query_file: str | None = None,
     ) -> PreparedQuery:
         """A query that reads or writes, checked now and run later, any number of times: `statement.run(slug="ada")`.
 
-        Source, state and limits as of `query`, the actor as of `mutate`.
+        Source, state and limits as of `query`, the actor as of `mutate`. With `query_file` the source is a text, and
+        errors name it so.
         """
         from omnigraph.graph.prepared_query import State, prepare
         from omnigraph.query.limits import Options
 
-        text, file = query_text(source)
+        text, file = query_text(source) if query_file is None else (str(source), query_file)
         options = Options(timeout_s=timeout_s, max_rows=max_rows, max_memory_bytes=max_memory_bytes)
         state = State(branch, commit, as_of)
         return prepare(self, text, name, state, file=file, options=options, actor=checked_actor(actor) or self._actor)
