@@ -203,6 +203,7 @@ def _table(name: str, value: Any) -> Any:
 
 
 _plan = either("a plan or its JSON", mapping, having("to_json"))
+_saved_plan = either("a plan, its JSON or its path", path, mapping, having("to_json"))
 _policy = either("a policy, its content or its path", path, mapping, having("__dataclass_fields__"))
 
 SHAPES: dict[str, Shape] = {
@@ -229,7 +230,7 @@ SHAPES: dict[str, Shape] = {
     "Watcher": having("stage", "advance"),
     "Event": having("is_set", "wait"),
     "Format": text,
-    "CleanupResult | Mapping[str, Any]": _plan,
+    "CleanupResult | Mapping[str, Any] | str | os.PathLike[str]": _saved_plan,
     "OptimizePlan | Mapping[str, Any]": _plan,
     "Policy | Mapping[str, Any] | str | os.PathLike[str]": _policy,
     "MaintainPolicy | Mapping[str, Any] | str | os.PathLike[str]": _policy,

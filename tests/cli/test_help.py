@@ -55,6 +55,6 @@ def test_every_verb_and_option_is_documented(verb: Verb) -> None:
     section = text.split(heading)[1].split("\n### ")[0].split("\n## ")[0]
     assert f"omnigraph {verb.words} {verb.usage.replace(' [OPTIONS]', '').replace('[OPTIONS]', '')}".strip() in section
     command = command_of(verb)
-    everywhere = {"--store", "--json", "--quiet", "--help"}
+    everywhere = {"--store", "--json", "--quiet", "--verbose", "--help"}
     for option in (o for p in command.params for o in p.opts if o.startswith("--")):
         assert option in section or option in everywhere, f"{verb.words} {option} is not documented"

@@ -469,7 +469,7 @@ def test_ctrl_c_drops_the_line_and_ctrl_d_leaves(session: Session, keys: PipeInp
 def test_ctrl_c_stops_the_running_query_and_not_the_shell(
     session: Session, keys: PipeInput, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = session.graph.queries.query
+    run = og.PreparedQuery.run
     runs: list[int] = []
 
     def interrupted(*given: Any, **options: Any) -> Any:
@@ -478,7 +478,7 @@ def test_ctrl_c_stops_the_running_query_and_not_the_shell(
             signal.raise_signal(signal.SIGINT)
         return run(*given, **options)
 
-    monkeypatch.setattr(session.graph.queries, "query", interrupted)
+    monkeypatch.setattr(og.PreparedQuery, "run", interrupted)
     keys.send_text(f"{NAMES}\r{NAMES}\r{CTRL_D}")
     interact(session)
     shown = capsys.readouterr()

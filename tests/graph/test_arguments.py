@@ -69,7 +69,7 @@ RIGHT: dict[str, set[str]] = {
     "Watcher": set(),
     "Event": set(),
     "Format": {"text"},
-    "CleanupResult | Mapping[str, Any]": {"mapping"},
+    "CleanupResult | Mapping[str, Any] | str | os.PathLike[str]": {"text", "mapping"},
     "OptimizePlan | Mapping[str, Any]": {"mapping"},
     "Policy | Mapping[str, Any] | str | os.PathLike[str]": {"text", "mapping"},
     "MaintainPolicy | Mapping[str, Any] | str | os.PathLike[str]": {"text", "mapping"},

@@ -196,11 +196,16 @@ def test_explain_says_what_was_done_with_guessed_and_real_rows(graph: og.Graph, 
     assert all(s["ms"] >= 0 for s in told["steps"])
 
 
-def test_explain_is_printed_on_request(graph: og.Graph, capsys: pytest.CaptureFixture[str]) -> None:
-    graph.query(ALL, explain=True)
-    shown = capsys.readouterr().out.splitlines()
+def test_explain_is_logged_on_request_and_nothing_is_printed(
+    graph: og.Graph, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="omnigraph"), pytest.warns(DeprecationWarning, match=r"Result.explained\(\)"):
+        graph.query(ALL, explain=True)
+    (record,) = caplog.records
+    shown = record.__dict__["fields"]["steps"].splitlines()
     assert shown[0].split() == ["step", "rows", "guessed", "ms", "about", "by"]
     assert shown[-1].startswith("6 rows in ")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_query_is_parsed_and_checked_once_per_schema(graph: og.Graph, monkeypatch: pytest.MonkeyPatch) -> None:

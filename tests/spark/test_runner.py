@@ -111,3 +111,12 @@ def test_small_work_runs_here_and_large_work_on_spark(monkeypatch: pytest.Monkey
     assert engines.choose(work_bytes=1)[0] == "spark"
     with pytest.raises(UsageError, match="auto, spark, local"):
         engines.choose(work_bytes=1, requested="flink")
+
+
+def test_a_stage_is_logged_with_its_engine_and_tasks(
+    runner: tuple[Runner, Counting], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="omnigraph"):
+        runner[0].run(work.double, [{"value": 1}, {"value": 2}], stage="doubling")
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"stage finished stage=doubling engine={runner[0].engine} tasks=2 seconds=")

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from typer import Context, Typer, echo
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_group
 
 from omnigraph.cli.commands import (
@@ -39,6 +39,7 @@ from omnigraph.cli.commands import (
     tags,
     verify,
 )
+from omnigraph.cli.logs import VARIABLE, set_verbosity
 from omnigraph.cli.shell import command as shell
 
 
@@ -486,10 +487,27 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 4 --if-commit lost, 130 stopped by 
 
 
 class _Command(TyperCommand):
-    """A command whose usage line is the one in VERBS: what is needed first, in the order in which people type it."""
+    """A command whose usage line is the one in VERBS: what is needed first, in the order in which people type it.
+
+    Every command has the option --verbose.
+    """
+
+    def __init__(self, name: str | None, *, params: list[Any] | None = None, **options: Any) -> None:
+        super().__init__(name, params=[*(params or []), _verbose()], **options)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [self.options_metavar or ""]
+
+
+def _verbose() -> TyperOption:
+    return TyperOption(
+        param_decls=["--verbose", "-v"],
+        count=True,
+        default=0,
+        expose_value=False,
+        callback=set_verbosity,
+        help=f"Show log lines on stderr; -vv shows more. {VARIABLE}=debug, info, warning or error does the same.",
+    )
 
 
 def _group(text: str, epilog: str) -> Typer:

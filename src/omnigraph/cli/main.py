@@ -15,6 +15,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from omnigraph.cli.logs import hide_logs
+
 _OLD_NAMES = {
     ("check",): "lint",
     ("query", "lint"): "lint",
@@ -33,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, SystemExit):
             raise
         return _fail(error, args)
+    finally:
+        hide_logs()
 
 
 def _open_closed_streams() -> None:

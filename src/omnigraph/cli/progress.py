@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from omnigraph.cli.logs import logs_are_shown
 from omnigraph.language.controls import escaped
 
 SILENT_S = 2.0
@@ -20,7 +21,7 @@ class Progress:
     def __init__(self, label: str, detail: Callable[[], str] | None = None, *, quiet: bool) -> None:
         self._label = label
         self._detail = detail
-        self._enabled = not quiet and sys.stderr.isatty()
+        self._enabled = not quiet and sys.stderr.isatty() and not logs_are_shown()
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 

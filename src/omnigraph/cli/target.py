@@ -194,7 +194,7 @@ def open_direct(
     engine: str | None,
     master: str | None,
     conf: Sequence[str] | None,
-    watcher: Watcher,
+    watcher: Watcher | None,
     *,
     actor: str | None = None,
 ) -> Graph:

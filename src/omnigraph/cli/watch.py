@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+from omnigraph.cli.logs import logs_are_shown
 from omnigraph.cli.output import count, write_text
 from omnigraph.config.sizes import size_text
 from omnigraph.errors.redact import redact
@@ -48,7 +49,7 @@ def watching(*, quiet: bool, stream: TextIO | None = None) -> Iterator[Watcher]:
 
 
 def _can_draw(stream: TextIO) -> bool:
-    return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
+    return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown") and not logs_are_shown()
 
 
 @dataclass

@@ -100,6 +100,8 @@ class Attempt:
             view = self._restored_view(prepared)
             require_commit(view, self.request)
             if prepared is None or self.attempts or not self._is_usable(prepared, view):
+                if prepared is not None and not self.attempts and not prepared.holds_on(view):
+                    self._log_conflict(prepared, view)
                 committer.contended = prepared is not None and self.attempts == 0
                 prepared = self._prepare_under_lock(view)
                 if prepared.is_empty:
@@ -327,6 +329,22 @@ class Attempt:
             )
         except effects.EffectMissed:
             return None  # read the outcome again
+
+    def _log_conflict(self, prepared: Prepared, view: View) -> None:
+        """Other writers changed what the operation read or writes; `table` names the tables, none for a schema."""
+        touched = {*prepared.reads, *prepared.tables, *prepared.dropped}
+        changed = tuple(sorted(t for t in touched if prepared.view.pins.get(t) != view.pins.get(t)))
+        log_event(
+            logger,
+            logging.INFO,
+            "conflict, operation prepared again",
+            graph=self.committer.manifest.location.uri,
+            branch=self.request.branch,
+            epoch=self.lock.epoch,
+            table=changed or None,
+            kind=self.operation.kind,
+            attempt=self.attempts,
+        )
 
     def _log(self, level: int, event: str, failure: Exception) -> None:
         log_event(

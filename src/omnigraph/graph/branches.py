@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.arguments import checked, renamed
 from omnigraph.branch.revisions import resolve
+from omnigraph.config.logs import log_event
+from omnigraph.errors import MergeConflicts
 from omnigraph.storage.manifest.records import MAIN
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from omnigraph.storage.layout import Location
     from omnigraph.storage.manifest.table import Manifest
     from omnigraph.tasks.engine import EngineSettings
+
+logger = logging.getLogger(__name__)
 
 
 class BranchMethods:
@@ -310,4 +315,9 @@ class BranchMethods:
     def _merged(self, operation: Merge, branch: str, options: Mapping[str, Any], engine: str | None) -> Outcome:
         self._manifest.require_writable()
         operation = replace(operation, tasks=self._merge_tasks(engine))
-        return self._run(operation.sized(self._committer.view(branch)), branch=branch, **options)
+        try:
+            return self._run(operation.sized(self._committer.view(branch)), branch=branch, **options)
+        except MergeConflicts as error:
+            fields = {"branch": branch, "kind": operation.kind, "source": operation.source, "reason": error.message}
+            log_event(logger, logging.INFO, "conflicts refused a merge", graph=self._location.uri, **fields)
+            raise

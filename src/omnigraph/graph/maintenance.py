@@ -7,6 +7,8 @@ Every verb is safe beside every other one and beside any number of writers, from
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,8 +16,7 @@ from omnigraph.arguments import checked, renamed
 from omnigraph.storage.manifest.records import MAIN
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from omnigraph.commit.committer import Committer
@@ -211,21 +212,24 @@ class MaintenanceMethods:
         policy: Policy | Mapping[str, Any] | str | os.PathLike[str] | None = None,
         orphans_older_than: str | float | None = None,
         manifest_older_than: str | float | None = None,
-        plan: CleanupResult | Mapping[str, Any] | None = None,
+        plan: CleanupResult | Mapping[str, Any] | str | os.PathLike[str] | None = None,
         confirm: bool = False,
     ) -> CleanupResult:
         """Remove versions beyond the newest `keep` of each table and replaced at least `older_than` ago; a preview
         unless `confirm`.
 
-        Durations are seconds, or texts as 7d. `policy` is a policy file instead of both. `plan`, from `plan_cleanup`
-        or its JSON, is executed as it is, except for what has come into use since. Whatever a live branch, a tag or a
-        running reader needs stays, and so does the newest version of everything.
+        Durations are seconds, or texts as 7d. `policy` is a policy file instead of both. `plan`, from `plan_cleanup`,
+        its JSON or a file of it, is executed as it is, except for what has come into use since. Whatever a live
+        branch, a tag or a running reader needs stays, and so does the newest version of everything.
         """
         from omnigraph.maintenance.cleanup import CleanupResult, cleanup, make_policy
+        from omnigraph.maintenance.cleanup.document import read_plan
 
         if plan is not None:
+            name = os.fspath(plan) if isinstance(plan, str | os.PathLike) else "the plan"
             body = plan.to_json() if isinstance(plan, CleanupResult) else plan
-            return cleanup(self._committer, confirm=confirm, apply=body, watcher=self.engines.watcher)
+            saved = body if isinstance(body, Mapping) else read_plan(name)
+            return cleanup(self._committer, confirm=confirm, apply=saved, apply_name=name, watcher=self.engines.watcher)
         chosen = make_policy(
             keep=keep,
             older_than=older_than,

@@ -113,7 +113,9 @@ def prepare(
     view = graph.snapshot(state.branch, commit=state.commit, as_of=state.as_of).view
     checked = graph.queries.checked(text, name, view.schema, view.head.schema, file=file)
     if checked.is_mutation and (state.commit is not None or state.as_of is not None):
-        raise UsageError(detail=f"{checked.name} writes, and only the newest state of a branch can be written.")
+        raise UsageError(
+            detail=f"{checked.name} writes, and only the newest state of a branch can be written, not an older state."
+        )
     return PreparedQuery(
         name=checked.name,
         params=tuple(Param(p.name, str(p.type.null(False)), p.type.nullable) for p in checked.parameters),

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from omnigraph.arguments import checked
 from omnigraph.commit.actor import checked_actor
+from omnigraph.config.logs import log_event
 from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.storage.manifest.records import MAIN
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from omnigraph.query.query_cache import QueryCache
     from omnigraph.query.result import Result
     from omnigraph.tasks.engine import EngineSettings
+
+logger = logging.getLogger(__name__)
 
 _SPARK_ONLY = (
     "the engine of a query is None (this process) or 'spark', which takes none of timeout_s, max_rows and "
@@ -103,8 +108,9 @@ class QueryMethods:
         """Run a read query: the text of one, or the path of a .gq file (a `Path`, or a text that ends in .gq).
 
         `name` chooses one query of several. Parameters are given as `params` or by their names. The answer comes from
-        one state: the branch's newest, that of a commit, or that of a time. With `explain` its steps are printed.
-        With `engine="spark"` the answer is a Spark DataFrame of the same rows, and searches are refused.
+        one state: the branch's newest, that of a commit, or that of a time. `explained()` of the result has the steps
+        with their rows and times. With `engine="spark"` the answer is a Spark DataFrame of the same rows, and searches
+        are refused.
         """
         from omnigraph.query.limits import Options
 
@@ -115,13 +121,12 @@ class QueryMethods:
         if engine is not None:
             if engine != "spark" or options != Options():
                 raise UsageError(detail=_SPARK_ONLY)
-            frame = self._on_spark(snapshot, text, name, given, file=file)
-            if explain:
-                frame.explain()
-            return frame
+            return self._on_spark(snapshot, text, name, given, file=file)
         result = self.queries.query(snapshot, text, name, given, options=options, file=file)
         if explain:
-            print(result.explained())
+            warnings.warn("query(explain=True) is deprecated; use Result.explained()", DeprecationWarning, stacklevel=3)
+            fields = {"branch": result.branch, "commit": result.commit, "query": result.name}
+            log_event(logger, logging.INFO, "query explained", **fields, steps=result.explained())
         return result
 
     @checked
@@ -167,15 +172,17 @@ class QueryMethods:
         max_rows: int | None = None,
         max_memory_bytes: int | None = None,
         actor: str | None = None,
+        query_file: str | None = None,
     ) -> PreparedQuery:
         """A query that reads or writes, checked now and run later, any number of times: `statement.run(slug="ada")`.
 
-        Source, state and limits as of `query`, the actor as of `mutate`.
+        Source, state and limits as of `query`, the actor as of `mutate`. With `query_file` the source is a text, and
+        errors name it so.
         """
         from omnigraph.graph.prepared_query import State, prepare
         from omnigraph.query.limits import Options
 
-        text, file = query_text(source)
+        text, file = query_text(source) if query_file is None else (str(source), query_file)
         options = Options(timeout_s=timeout_s, max_rows=max_rows, max_memory_bytes=max_memory_bytes)
         state = State(branch, commit, as_of)
         return prepare(self, text, name, state, file=file, options=options, actor=checked_actor(actor) or self._actor)

@@ -15,14 +15,16 @@ under names of its own and its result says which; what the other copy wrote is a
 from __future__ import annotations
 
 import base64
+import logging
 import os
 import re
 import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -30,9 +32,12 @@ import orjson
 
 from omnigraph import errors
 from omnigraph.config import environment
+from omnigraph.config.logs import log_event
 from omnigraph.errors import OmnigraphError, StorageError, TaskFailed
 from omnigraph.storage.files import checksums
 from omnigraph.tasks.progress import SilentWatcher, Watcher
+
+logger = logging.getLogger(__name__)
 
 Task = Mapping[str, Any]
 TaskFunction = Callable[[Any], Any]
@@ -74,6 +79,20 @@ def task_function(name: str) -> TaskFunction:
     module, _, attribute = name.partition(":")
     function: TaskFunction = getattr(import_module(module), attribute)
     return function
+
+
+@contextmanager
+def _logged_stage(stage: str, engine: str, *, tasks: int) -> Iterator[None]:
+    """One line for a stage that ended, with its time and, if it failed, the reason."""
+    began = time.monotonic()
+    fields: dict[str, object] = {"stage": stage, "engine": engine, "tasks": tasks}
+    try:
+        yield
+    except BaseException as error:
+        fields["seconds"] = round(time.monotonic() - began, 3)
+        log_event(logger, logging.WARNING, "stage failed", **fields, reason=f"{type(error).__name__}: {error}")
+        raise
+    log_event(logger, logging.INFO, "stage finished", **fields, seconds=round(time.monotonic() - began, 3))
 
 
 # ---- on a worker -----------------------------------------------------------------------------------------------------
@@ -151,9 +170,10 @@ class LocalRunner:
         pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="omnigraph-task")
         try:
             name = task_name(function)
-            futures = [pool.submit(perform, name, orjson.dumps(task)) for task in tasks]
-            self._follow(futures)
-            return [result_of(self._raw(future, stage)) for future in futures]
+            with _logged_stage(stage, self.engine, tasks=len(tasks)):
+                futures = [pool.submit(perform, name, orjson.dumps(task)) for task in tasks]
+                self._follow(futures)
+                return [result_of(self._raw(future, stage)) for future in futures]
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -210,8 +230,9 @@ class SparkRunner:
             return []
         texts = [orjson.dumps(task).decode() for task in tasks]
         name = task_name(function)
-        responses = self._by_connect(name, texts, stage) if self._is_connect else self._by_rdd(name, texts, stage)
-        return [result_of(response) for response in responses]
+        with _logged_stage(stage, self.engine, tasks=len(tasks)):
+            responses = self._by_connect(name, texts, stage) if self._is_connect else self._by_rdd(name, texts, stage)
+            return [result_of(response) for response in responses]
 
     def _by_rdd(self, name: str, texts: list[str], stage: str) -> list[bytes]:
         context = self._spark.sparkContext

@@ -41,6 +41,16 @@ def test_a_saved_plan_removes_exactly_what_it_names(history: og.Graph) -> None:
     assert rows(history) == expected
 
 
+def test_a_plan_may_be_the_path_of_a_file(history: og.Graph, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(saved(history, keep=4)))
+    assert history.maintenance.cleanup(plan=file).old_versions_removed > 0
+    assert history.maintenance.cleanup(plan=str(file), confirm=True).confirmed
+    file.write_text("[]")
+    with pytest.raises(PlanUnusable, match=r"plan\.json"):
+        history.maintenance.cleanup(plan=file)
+
+
 def test_what_the_policy_lets_go_since_is_not_removed(history: og.Graph) -> None:
     plan = saved(history, keep=4)
     newest = pin_of(history).version

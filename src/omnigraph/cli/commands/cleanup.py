@@ -9,7 +9,7 @@ from typer import Option
 from omnigraph.cli.consent import require_consent
 from omnigraph.cli.options import Cluster, GraphId, Json, Quiet, Store, Uri, Yes
 from omnigraph.cli.output import Answer, Table, count, echo_target
-from omnigraph.cli.target import resolve_direct
+from omnigraph.cli.target import open_direct, resolve_direct
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
 from omnigraph.config.sizes import size_text
@@ -102,7 +102,6 @@ def cleanup(
     given = (keep, older_than, policy, orphans_older_than, manifest_older_than)
     if apply is not None and any(one is not None for one in given):
         raise UsageError(detail="a plan has its own policy: with --apply, give neither limits nor --policy.")
-    from omnigraph.maintenance.cleanup import cleanup as run
     from omnigraph.maintenance.cleanup import make_policy
     from omnigraph.maintenance.cleanup.document import read_plan
 
@@ -115,14 +114,13 @@ def cleanup(
             orphans_older_than=orphans_older_than,
             manifest_older_than=manifest_older_than,
         )
-    saved = None if apply is None else read_plan(apply)
+    if apply is not None:
+        read_plan(apply)
     if confirm:
         require_consent("cleanup", "old versions will be gone for good", target, yes=yes, as_json=json)
     echo_target("cleaning up" if confirm else "looking what to clean up in", target.uri, quiet=quiet)
-    import omnigraph
-
-    with watching(quiet=quiet) as watcher, omnigraph.open(target.uri, watcher=watcher) as opened:
-        result = run(opened._committer, chosen, confirm=confirm, apply=saved, apply_name=apply or "", watcher=watcher)
+    with watching(quiet=quiet) as watcher, open_direct(target, None, None, None, watcher) as opened:
+        result = opened.maintenance.cleanup(policy=chosen, plan=apply, confirm=confirm)
     return Answer(result.to_json(), cleanup_text(result), json, exit_code=1 if result.failed else 0)
 
 

@@ -20,7 +20,7 @@ from omnigraph.cli.commands.query import refuse_terminal, sink_of
 from omnigraph.cli.files import written
 from omnigraph.cli.options import Branch, Conf, Engine, Json, Master, Store, Uri, Words
 from omnigraph.cli.output import Answer, Table, json_bytes, write_text
-from omnigraph.cli.target import Target, open_graph, resolve, resolve_with
+from omnigraph.cli.target import Target, open_direct, open_graph, resolve, resolve_with
 from omnigraph.errors import UsageError
 
 if TYPE_CHECKING:
@@ -123,11 +123,7 @@ def _check_options(*, json: bool, stat: bool, format: str | None, out: str | Non
 def _opened(target: Target, engine: str | None, master: str | None, conf: Sequence[str] | None) -> Any:
     if engine != "spark":
         return open_graph(target)
-    import omnigraph
-    from omnigraph.tasks.session import SparkSettings
-
-    settings = SparkSettings.of(master=master, conf=None if conf is None else list(conf))
-    return omnigraph.open(target.uri, engine=engine, master=settings.master, conf=settings.conf)
+    return open_direct(target, engine, master, conf, None)
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typer import Option
 
 from omnigraph.cli.options import Actor, Branch, Conf, Engine, Json, Master, Quiet, Store, Uri
 from omnigraph.cli.output import Answer, Table, count, echo_target
-from omnigraph.cli.target import checked_actor, resolve
+from omnigraph.cli.target import checked_actor, open_direct, resolve
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
 
@@ -89,16 +89,7 @@ def embed(
     """
     target = resolve(uri, store)
     named = checked_actor(actor)
-    import omnigraph
-    from omnigraph.tasks.session import SparkSettings
-
-    settings = SparkSettings.of(master=master, conf=conf)
-    with (
-        watching(quiet=quiet) as watcher,
-        omnigraph.open(
-            target.uri, actor=named, engine=engine, master=settings.master, conf=settings.conf, watcher=watcher
-        ) as graph,
-    ):
+    with watching(quiet=quiet) as watcher, open_direct(target, engine, master, conf, watcher, actor=named) as graph:
         echo_target("embedding in", target.uri, branch=branch, quiet=quiet)
         result = graph.embed(
             type,

@@ -17,7 +17,7 @@ from omnigraph.cli.files import written
 from omnigraph.cli.options import AsOf, At, Branch, Conf, Engine, Json, Master, Quiet, Store, Uri
 from omnigraph.cli.output import Answer, count, echo_target, stdout_bytes
 from omnigraph.cli.progress import Progress
-from omnigraph.cli.target import Target, open_graph, resolve
+from omnigraph.cli.target import Target, open_direct, open_graph, resolve
 from omnigraph.config.sizes import size_text
 from omnigraph.errors import UsageError
 
@@ -123,17 +123,11 @@ def _to_folder(
     conf: list[str] | None,
     quiet: bool,
 ) -> ExportResult:
-    import omnigraph
     from omnigraph.cli.watch import watching
     from omnigraph.pipeline.export.folder import folder_location
-    from omnigraph.tasks.session import SparkSettings
 
     to = folder_location(out)
-    spark = SparkSettings.of(master=master, conf=conf)
-    with (
-        watching(quiet=quiet) as watcher,
-        omnigraph.open(target.uri, engine=engine, master=spark.master, conf=spark.conf, watcher=watcher) as graph,
-    ):
+    with watching(quiet=quiet) as watcher, open_direct(target, engine, master, conf, watcher) as graph:
         echo_target("exporting to", to.uri, quiet=quiet)
         return graph.export(to.uri, file_format=format, **state)
 

@@ -18,7 +18,7 @@ from omnigraph.cli.consent import require_consent
 from omnigraph.cli.files import STDIN
 from omnigraph.cli.options import Actor, Branch, Conf, Engine, IfCommit, Json, Master, Quiet, Store, Words, Yes
 from omnigraph.cli.output import Answer, echo_target
-from omnigraph.cli.target import Target, checked_actor, resolve
+from omnigraph.cli.target import Target, checked_actor, open_direct, resolve
 from omnigraph.cli.text import load_text
 from omnigraph.config.sizes import size_of
 from omnigraph.errors import UsageError
@@ -113,11 +113,9 @@ def load(
 
     A line of --data is {"type": "Person", "data": {…}} or {"edge": "Knows", "from": "id", "to": "id", "data": {…}}.
     """
-    import omnigraph
     from omnigraph.cli.watch import watching
     from omnigraph.pipeline.load.chunks import checked_line_bytes
     from omnigraph.pipeline.load.table_sources import parse_option
-    from omnigraph.tasks.session import SparkSettings
 
     target, more = _target_and_files(words or [], store)
     _check_options(branch=branch, from_=from_, on_error=on_error, quarantine=quarantine)
@@ -135,18 +133,8 @@ def load(
     if mode == "overwrite":
         effect = f"entities of the types in the input will be replaced on branch {branch}"
         require_consent("load --mode overwrite", effect, target, yes=yes, as_json=json)
-    spark = SparkSettings.of(master=master, conf=conf)
-    with (
-        watching(quiet=quiet) as watcher,
-        omnigraph.open(
-            target.uri,
-            actor=checked_actor(actor),
-            engine=engine,
-            master=spark.master,
-            conf=spark.conf,
-            watcher=watcher,
-        ) as graph,
-    ):
+    named = checked_actor(actor)
+    with watching(quiet=quiet) as watcher, open_direct(target, engine, master, conf, watcher, actor=named) as graph:
         echo_target("loading into", target.uri, branch=branch, quiet=quiet)
         result = graph.load(
             [_source(name) for name in files] or None,

@@ -204,13 +204,13 @@ def _answer(
     json: bool,
     planned: bool = False,
 ) -> Answer:
+    import omnigraph
     from omnigraph.branch.merge.resolutions import conflict_lines
-    from omnigraph.branch.merge.result import MergeResult
 
     try:
         result = work()
     except MergeConflicts as error:
-        result = MergeResult.of_plan(error.plan, source=source, target=target)
+        result = omnigraph.MergeResult.of_plan(error.plan, source=source, target=target)
     if conflicts_file is not None:
         with written(conflicts_file) as file:
             file.write(conflict_lines(result.conflicts))

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Option
 
@@ -23,6 +23,7 @@ from omnigraph.cli.commands.query import (
     parameters,
     plain,
     refuse_terminal,
+    require_kind,
     rows_table,
     sink_of,
     source_text,
@@ -35,7 +36,7 @@ from omnigraph.cli.target import Target, checked_actor, open_graph
 from omnigraph.errors import UsageError
 
 if TYPE_CHECKING:
-    from omnigraph.language.query.model import CheckedQuery
+    from omnigraph.graph.prepared_query import PreparedQuery
     from omnigraph.query.mutation.result import MutationResult
 
 OperationId = Annotated[
@@ -77,16 +78,13 @@ def mutate(
     form = "json" if json else format or "table"
     refuse_terminal(form, out)
     with open_graph(target, actor=checked_actor(actor)) as graph:
-        from omnigraph.query.mutation.run import statements_of
-
-        view = graph.snapshot(branch).view
-        checked = graph.queries.checked(text, named, view.schema, view.head.schema, file=shown)
-        statements_of(checked)
-        _require_rows(checked, form)
-        values = parameters(checked, param, params)
+        statement = graph.prepare(text, named, branch=branch, query_file=shown)
+        require_kind(statement, writes=True)
+        _require_rows(statement, form)
+        values = parameters(statement, param, params)
 
         def run() -> MutationResult:
-            return graph.mutate(text, named, values, branch=branch, if_commit=if_commit, operation_id=operation_id)
+            return cast("MutationResult", statement.run(values, if_commit=if_commit, operation_id=operation_id))
 
         if out is None and form in ("json", "table"):
             done = run()
@@ -99,10 +97,10 @@ def mutate(
     return None
 
 
-def _require_rows(checked: CheckedQuery, format: str) -> None:
-    """Said before anything is written: a form of rows needs rows."""
-    if format not in ("table", "json", "jsonl") and not checked.columns:
-        detail = f"{checked.name} returns no rows for --format {format}; end a statement with `returning {{ … }}`."
+def _require_rows(statement: PreparedQuery, format: str) -> None:
+    """Refuse, before anything is written, a format of rows for a query that returns none."""
+    if format not in ("table", "json", "jsonl") and not statement.columns:
+        detail = f"{statement.name} returns no rows for --format {format}; end a statement with `returning {{ … }}`."
         raise UsageError(detail=detail)
 
 

@@ -147,11 +147,10 @@ def optimize(
 
 
 def _saved(path: str, branch: str) -> OptimizePlan:
-    from omnigraph.maintenance.optimize import OptimizePlan
-    from omnigraph.storage.manifest.records import MAIN
+    import omnigraph
 
-    found = OptimizePlan.of(read_json(path), path=path)
-    if branch not in (MAIN, found.branch):
+    found = omnigraph.OptimizePlan.of(read_json(path), path=path)
+    if branch not in ("main", found.branch):
         raise UsageError(detail=f"the plan in {path} is for the branch {found.branch}, and --branch names {branch}.")
     return found
 

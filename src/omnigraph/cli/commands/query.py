@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from typer import Option
 
@@ -25,7 +25,7 @@ from omnigraph.language.controls import escaped
 if TYPE_CHECKING:
     from typing import IO
 
-    from omnigraph.language.query.model import CheckedQuery
+    from omnigraph.graph.prepared_query import PreparedQuery
     from omnigraph.query.result import Result
 
 QueryFile = Annotated[
@@ -102,14 +102,19 @@ def query(
         raise UsageError(detail=f"--json and --format {format} contradict each other.")
     memory = None if max_memory is None else _bytes(max_memory)
     with open_graph(target) as graph:
-        snapshot = graph.snapshot(branch, commit=commit, as_of=as_of)
-        checked = graph.queries.checked(text, named, snapshot.schema, snapshot.view.head.schema, file=shown)
-        from omnigraph.query.execution.run import run_query
-        from omnigraph.query.limits import Options
-
-        options = Options(timeout_s=timeout, max_rows=max_rows, max_memory_bytes=memory)
-        values = parameters(checked, param, params)
-        result = run_query(snapshot, checked, values, options=options, cache=graph.queries.cache)
+        statement = graph.prepare(
+            text,
+            named,
+            branch=branch,
+            commit=commit,
+            as_of=as_of,
+            timeout_s=timeout,
+            max_rows=max_rows,
+            max_memory_bytes=memory,
+            query_file=shown,
+        )
+        require_kind(statement, writes=False)
+        result = cast("Result", statement.run(parameters(statement, param, params)))
         if explain:
             return Answer(result.explain(), [result.explained()], json or format == "json")
         return _answered(result, target, format="json" if json else format or "table", out=out)
@@ -138,7 +143,15 @@ def source_text(file: str | None, execute: str | None) -> tuple[str, str]:
     return read_text(file), file
 
 
-def parameters(checked: CheckedQuery, param: Sequence[str] | None, params: str | None) -> Mapping[str, Any]:
+def require_kind(statement: PreparedQuery, *, writes: bool) -> None:
+    """Refuse a query that writes to `query`, and one that only reads to `mutate`."""
+    if statement.is_write and not writes:
+        raise UsageError(detail=f"{statement.name} writes; `mutate` runs it, `query` only reads.")
+    if writes and not statement.is_write:
+        raise UsageError(detail=f"{statement.name} only reads; `query` runs it, `mutate` runs what writes.")
+
+
+def parameters(statement: PreparedQuery, param: Sequence[str] | None, params: str | None) -> Mapping[str, Any]:
     """Values from --params, then from --param: text for what is declared as text or time, JSON for the rest."""
     found: dict[str, Any] = {}
     if params is not None and params.startswith("@"):
@@ -151,17 +164,17 @@ def parameters(checked: CheckedQuery, param: Sequence[str] | None, params: str |
         if not isinstance(body, dict):
             raise UsageError(detail='--params is one JSON object, as {"name": "Ada"}.')
         found.update(body)
-    kinds = {p.name: p.type.kind for p in checked.parameters}
+    types = {p.name: p.type for p in statement.params}
     for item in param or ():
         name, sign, value = item.partition("=")
         if not sign or not name:
             raise UsageError(detail=f"--param takes NAME=VALUE, not {item!r}.")
-        found[name.removeprefix("$")] = _typed(kinds.get(name.removeprefix("$"), "String"), value)
+        found[name.removeprefix("$")] = _typed(types.get(name.removeprefix("$"), "String"), value)
     return found
 
 
-def _typed(kind: str, value: str) -> Any:
-    if kind in ("String", "Date", "DateTime", "Blob"):
+def _typed(type_name: str, value: str) -> Any:
+    if type_name in ("String", "Date", "DateTime", "Blob"):
         return value
     try:
         return parse_json(value)

@@ -8,7 +8,7 @@ from typer import Option
 
 from omnigraph.cli.options import Cluster, Conf, Engine, GraphId, Json, Master, Quiet, Store, Uri
 from omnigraph.cli.output import Answer, count, echo_target
-from omnigraph.cli.target import resolve_direct
+from omnigraph.cli.target import open_direct, resolve_direct
 from omnigraph.cli.text import Lines
 from omnigraph.cli.watch import watching
 from omnigraph.config.sizes import size_text
@@ -64,15 +64,8 @@ def verify(
 
     target = resolve_direct(uri, store, cluster, graph_id, verb="verify")
     age_s = seconds_of(orphans_older_than, option="--orphans-older-than")
-    import omnigraph
-    from omnigraph.tasks.session import SparkSettings
-
-    settings = SparkSettings.of(master=master, conf=conf)
     echo_target("verifying", target.uri, branch=branch, quiet=quiet)
-    with (
-        watching(quiet=quiet) as watcher,
-        omnigraph.open(target.uri, engine=engine, master=settings.master, conf=settings.conf, watcher=watcher) as graph,
-    ):
+    with watching(quiet=quiet) as watcher, open_direct(target, engine, master, conf, watcher) as graph:
         result = graph.verify(branch=branch, quick=quick, full=full, orphans_older_than_s=age_s)
     return Answer(
         result.to_json(), verify_text(result, in_bucket="://" in target.uri), json, exit_code=0 if result.ok else 1

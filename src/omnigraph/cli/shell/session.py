@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from omnigraph.cli.commands.mutate import head as mutation_head
 from omnigraph.cli.commands.mutate import lines_of
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from omnigraph.cli.shell.complete import Known
     from omnigraph.cli.target import Target
     from omnigraph.graph.handle import Graph
+    from omnigraph.graph.prepared_query import PreparedQuery
     from omnigraph.graph.snapshot import Snapshot
-    from omnigraph.language.query.model import CheckedQuery
     from omnigraph.language.schema.model import Schema
     from omnigraph.query.mutation.result import MutationResult
     from omnigraph.query.result import Result
@@ -139,23 +139,21 @@ class Session:
         bare = bool(words) and words[0].text in BODIES
         source = wrapped(text, self._declared(text, snapshot.schema)) if bare else text
         try:
-            checked = self.graph.queries.checked(
-                source, None, snapshot.schema, snapshot.view.head.schema, file=self.file
+            statement = self.graph.prepare(
+                source, branch=self.branch, commit=self.commit, as_of=self.as_of, query_file=self.file
             )
-            values = {p.name: self.params[p.name] for p in checked.parameters if p.name in self.params}
-            if checked.is_mutation:
-                self._write(source, checked, values, started, explain=explain)
+            values = {p.name: self.params[p.name] for p in statement.params if p.name in self.params}
+            if statement.is_write:
+                self._write(statement, values, started, explain=explain)
             else:
-                self._read(snapshot, source, values, started, explain=explain)
+                self._read(statement, values, started, explain=explain)
         except QueryError as error:
             raise moved(error, line - 1 - bare) from error
         finally:
             self._schema = None
 
-    def _read(self, snapshot: Snapshot, source: str, values: dict[str, Any], started: float, *, explain: bool) -> None:
-        from omnigraph.query.limits import Options
-
-        result = self.graph.queries.query(snapshot, source, None, values, options=Options(), file=self.file)
+    def _read(self, statement: PreparedQuery, values: dict[str, Any], started: float, *, explain: bool) -> None:
+        result = cast("Result", statement.run(values))
         if explain:
             show(Answer(result.explain(), [result.explained()], self.format == "json"))
             return
@@ -175,15 +173,10 @@ class Session:
             with sink_of(None) as sink:
                 write_rows(result, query_head(result, self.target), self.format, sink)
 
-    def _write(
-        self, source: str, checked: CheckedQuery, values: dict[str, Any], started: float, *, explain: bool
-    ) -> None:
+    def _write(self, statement: PreparedQuery, values: dict[str, Any], started: float, *, explain: bool) -> None:
         if explain:
-            raise UsageError(detail=f"{checked.name} writes, and explain shows how a query reads.")
-        if self.commit is not None or self.as_of is not None:
-            raise UsageError(detail="an older state is being read and can't be written; :commit goes to the newest.")
-        done = self.graph.mutate(source, None, values, branch=self.branch)
-        self._written(done)
+            raise UsageError(detail=f"{statement.name} writes, and explain shows how a query reads.")
+        self._written(cast("MutationResult", statement.run(values)))
         self._timed("done", started)
 
     def _written(self, done: MutationResult) -> None:

@@ -28,6 +28,7 @@ removes it.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ from dataclasses import dataclass, field, replace
 
 from omnigraph.commit import owner
 from omnigraph.commit.committer import Committer
+from omnigraph.config.logs import log_event
 from omnigraph.errors import OmnigraphError, StaleView, StorageError, WriterBusy
 from omnigraph.maintenance.cleanup import sightings
 from omnigraph.maintenance.cleanup.document import CleanupResult, ForkResult, Refused, StagedResult, TableResult
@@ -53,6 +55,8 @@ from omnigraph.storage.objects import leases, nofollow
 from omnigraph.storage.objects.json_objects import forget_probes
 from omnigraph.storage.objects.store import ObjectStore
 from omnigraph.tasks.progress import Watcher
+
+logger = logging.getLogger(__name__)
 
 EXCLUDE_MAX_S = 60.0
 REMOVING_MAX_S = sightings.ANNOUNCED_MAX_S / 2
@@ -219,13 +223,20 @@ class Remover:
         forks = tuple(self._fork(table, fork) for table in plan.tables for fork in table.forks)
         tables = self._tables(plan.tables)
         staging = tuple(self._staged(folder) for folder in plan.staging)
+        caches = tuple(self._staged(folder) for folder in plan.caches)
+        for fork_result in forks:
+            fork = fork_result.fork
+            self._log("fork removed", fork.path, fork_result.error, reason=fork.reason, bytes=fork.size)
+        for staged in (*staging, *caches):
+            folder = staged.staged
+            self._log("staged files removed", folder.path, staged.error, reason=folder.reason, bytes=folder.size)
         return CleanupResult(
             plan=plan,
             confirmed=True,
             tables=tables,
             reclaimed_forks=forks,
             staging=staging,
-            caches=tuple(self._staged(folder) for folder in plan.caches),
+            caches=caches,
             refused=tuple(refused),
             seconds=time.monotonic() - started_s,
         )
@@ -250,10 +261,27 @@ class Remover:
     def _tables(self, plans: Sequence[TablePlan]) -> tuple[TableResult, ...]:
         self.watcher.stage("removing", tasks=len(plans))
         results: list[TableResult] = []
-        for result in map_threads(self._location, self._table, plans):
+        for plan, result in zip(plans, map_threads(self._location, self._table, plans), strict=True):
             results.append(result)
+            if result.error is not None or not plan.is_empty:
+                self._log(
+                    "versions removed",
+                    plan.path,
+                    result.error,
+                    table_key=plan.table_key,
+                    versions=result.old_versions_removed,
+                    files=result.files_removed,
+                    bytes=result.bytes_removed,
+                )
             self.watcher.advance(tasks=len(results), rows=0, size_bytes=sum(t.bytes_removed for t in results))
         return tuple(results)
+
+    def _log(self, event: str, path: str, error: str | None, **fields: object) -> None:
+        """One removal; a failed one is a warning."""
+        level, graph = logging.INFO if error is None else logging.WARNING, self._location.uri
+        log_event(
+            logger, level, event if error is None else "removal failed", graph=graph, table=path, **fields, error=error
+        )
 
     def _table(self, plan: TablePlan) -> TableResult:
         if plan.error is not None or plan.is_empty:

@@ -16,6 +16,7 @@ an epoch that recovery rolls forward or back.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -26,6 +27,7 @@ from omnigraph.commit.backoff import write_timeout_s
 from omnigraph.commit.committer import Committer
 from omnigraph.commit.operation import View
 from omnigraph.commit.request import Outcome, Request
+from omnigraph.config.logs import log_event
 from omnigraph.errors import VersionReclaimed
 from omnigraph.graph.results import CommitInfo
 from omnigraph.legacy.migrate import require_current
@@ -52,6 +54,8 @@ from omnigraph.storage.lance import fragment_stats
 from omnigraph.storage.lance.indices import built_indices
 from omnigraph.storage.objects import leases, reserve
 from omnigraph.tasks.engine import EngineSettings
+
+logger = logging.getLogger(__name__)
 
 ACTOR = "omnigraph:optimize"
 ROUNDS_MAX = 3
@@ -134,6 +138,7 @@ class Optimize:
         for t in work.tables:
             self._plans[t.table] = t
             self._results[t.table] = _begun(t, self._results.get(t.table))
+            self._log_plan(view, t)
         if not todo:
             return set()
         self._read_bytes += sum(t.read_bytes for t in todo)
@@ -203,9 +208,20 @@ class Optimize:
             )
             if table in published and outcome.record is not None:
                 result = _committed(view, ready, result, published[table])
+                self._log(
+                    logging.INFO,
+                    "optimize committed",
+                    outcome.record.epoch,
+                    table,
+                    fragments_removed=published[table].fragments_removed,
+                    fragments_added=published[table].fragments_added,
+                    index_segments=published[table].segments,
+                    commit=outcome.record.commit,
+                )
             self._results[table] = result
         for table, error in preparation.errors.items():
             self._results[table] = replace(self._results[table], error=error)
+            self._log(logging.WARNING, "optimize failed", view.head.epoch, table, reason=error)
         for t in late:
             remaining_fragments = sum(len(b.fragments) for b in t.bins)
             self._results[t.table] = replace(
@@ -213,6 +229,32 @@ class Optimize:
                 left_fragments=t.left_fragments + remaining_fragments,
                 left_indexes=len(t.indexes),
             )
+
+    def _log_plan(self, view: View, t: TablePlan) -> None:
+        """The decision on one table: what is rewritten and built and why, or why nothing is."""
+        if not t.has_work:
+            reason = t.error or t.skipped
+            level = logging.DEBUG if reason is None else logging.INFO
+            reason = reason or "it needs nothing"
+            self._log(level, "optimize skipped", view.head.epoch, t.table, table_key=t.table_key, reason=reason)
+            return
+        self._log(
+            logging.INFO,
+            "optimize planned",
+            view.head.epoch,
+            t.table,
+            table_key=t.table_key,
+            fragments=t.fragments,
+            fragments_in=sum(len(merged.fragments) for merged in t.bins),
+            fragments_out=len(t.bins),
+            indices=len(t.indexes),
+            read_bytes=t.read_bytes,
+            reason="; ".join(dict.fromkeys([*(b.reason for b in t.bins), *(i.reason for i in t.indexes)])) or None,
+        )
+
+    def _log(self, level: int, event: str, epoch: int, table: str, **fields: object) -> None:
+        graph = self._committer.manifest.location.uri
+        log_event(logger, level, event, graph=graph, branch=self._branch, epoch=epoch, table=table, **fields)
 
     def _manifest_row(self, began: float) -> TableResult:
         manifest = self._committer.manifest
