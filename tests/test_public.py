@@ -25,6 +25,7 @@ LAYERS = (
     {"commit", "legacy"},
     {"graph.snapshot", "graph.results", "graph.commits"},
     {"tasks"},
+    {"rules"},
     {"write", "branch", "index"},
     {"pipeline", "graph.reads"},
     {"maintenance", "query"},

@@ -10,9 +10,9 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import InvalidFilter, StorageError, UsageError
 from omnigraph.language.schema.model import PropertyType
+from omnigraph.rules.problem import Problem
 from omnigraph.storage.lance import lance_api
 from omnigraph.write import values
-from omnigraph.write.violations import Problem
 from tests.cli.conftest import Cli
 
 QUERY = "query q() { match { $a: Person  $a knows $b } return { $b.name } }"

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.rules import RULES
 from omnigraph.write.envelope import parse, reading
-from omnigraph.write.violations import RULES
 from tests.write.lines import SCHEMA, expected, good_lines, verdicts
 
 SPLICES = [

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import INTEGERS, PropertyType
+from omnigraph.rules.problem import Problem
 from omnigraph.storage.lance.columns import arrow_type
 from omnigraph.write import temporal
 from omnigraph.write.delta import flat
 from omnigraph.write.values import INTEGER_BOUNDS, convert
-from omnigraph.write.violations import Problem
 
 Found = list[tuple[int, Problem]]
 

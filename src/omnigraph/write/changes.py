@@ -27,14 +27,16 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import KeyConflict, UsageError, Violation
 from omnigraph.language.schema.model import EntityType
+from omnigraph.rules.identity import existing_id, repeated_id
+from omnigraph.rules.problem import Problem
 from omnigraph.storage.lance.columns import arrow_schema
 from omnigraph.write.compare import unchanged_mask
 from omnigraph.write.delta import Deltas, TypeDelta, delta, distinct, first_positions, flat, is_in, not_in
 from omnigraph.write.embedding_carryover import keep_vectors, kept_columns
 from omnigraph.write.reader import Reader
 from omnigraph.write.rows import set_to_table, value_array
-from omnigraph.write.validate.fields import tell
-from omnigraph.write.violations import refuse_if_any, shortened
+from omnigraph.write.validate.fields import row_violations
+from omnigraph.write.violations import refuse_if_any
 
 
 def insert(t: EntityType, rows: pa.Table, reader: Reader) -> TypeDelta:
@@ -125,14 +127,13 @@ def repeated_ids(d: TypeDelta) -> list[Violation]:
     """A violation for each row whose id an earlier row has."""
     firsts = first_positions(d.ids)
     repeats = np.flatnonzero(firsts != np.arange(len(firsts))).tolist()
-    rule = "key" if d.type.key_properties else "id"
 
-    def message(row: int) -> str:
+    def problem(row: int) -> Problem:
         first = int(firsts[row])
         where = d.places.text(d.lines[first].as_py()) if d.lines is not None else f"row {first}"
-        return f"{rule}: {shortened(repr(d.ids[row].as_py()))} is already given by {where}"
+        return repeated_id(d.type, d.ids[row].as_py(), where)
 
-    return tell(d, repeats, rule, message)
+    return row_violations(d, repeats, problem)
 
 
 def last_wins(d: TypeDelta) -> TypeDelta:
@@ -155,8 +156,7 @@ def conflicts(d: TypeDelta, reader: Reader) -> list[Violation]:
     """What `insert` refuses, as violations of rows, for loads that put bad lines aside."""
     existing = existing_ids(d, reader)
     rows = pc.indices_nonzero(is_in(d.ids, existing)).to_pylist() if len(existing) else []
-    rule = "key" if d.type.key_properties else "id"
-    return tell(d, rows, rule, lambda row: f"{rule}: {shortened(repr(d.ids[row].as_py()))} exists already")
+    return row_violations(d, rows, lambda row: existing_id(d.type, d.ids[row].as_py()))
 
 
 def merged(d: TypeDelta, reader: Reader) -> TypeDelta:

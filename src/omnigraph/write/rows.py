@@ -23,12 +23,16 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import UsageError, Violation
 from omnigraph.language.schema.model import EntityType, Property
+from omnigraph.rules.endpoints import ambiguous_endpoint, invalid_endpoint
+from omnigraph.rules.fields import required
+from omnigraph.rules.identity import changed_key, invalid_id, other_id
+from omnigraph.rules.problem import Problem
 from omnigraph.storage.lance.columns import arrow_schema, physical_columns
 from omnigraph.storage.ulids import Ulids
 from omnigraph.write.arrays import Found, arrow_column, python_column
 from omnigraph.write.keys import TEXT, canonical_ids
 from omnigraph.write.values import convert
-from omnigraph.write.violations import Problem, refuse_if_any, unknown_property
+from omnigraph.write.violations import refuse_if_any, unknown_property
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +89,7 @@ def set_to_table(t: EntityType, changes: Mapping[str, object], old: pa.Table) ->
     aliases = _aliases(t)
     for name, value in changes.items():
         if name == "id" or name in t.key_properties:
-            found.append((-1, Problem("key", "a key can't be changed; delete the entity and insert another").on(name)))
+            found.append((-1, changed_key(name)))
             continue
         column = name if name in t.by_name else aliases.get(name)
         if column is None:
@@ -94,7 +98,7 @@ def set_to_table(t: EntityType, changes: Mapping[str, object], old: pa.Table) ->
         array, problems = python_column(p.type, [value])
         found.extend((-1, problem.on(name)) for _, problem in problems)
         if value is None and not p.nullable:
-            found.append((-1, Problem("null", "is required").on(name)))
+            found.append((-1, required(name)))
         filled = pa.repeat(array[0], table.num_rows) if array.null_count == 0 else pa.nulls(table.num_rows, array.type)
         table = table.set_column(table.schema.get_field_index(column), table.schema.field(column), filled)
     violations = tuple(_violation(t, row, problem, None) for row, problem in found)
@@ -138,12 +142,12 @@ def _python_columns(t: EntityType, rows: Sequence[Mapping[str, object]], found: 
         columns[p.name], problems = python_column(p.type, values)
         found.extend((i, problem.on(p.name)) for i, problem in problems)
     columns["id"], problems = python_column(TEXT, [row.get("id") for row in mappings])
-    found.extend((i, Problem("id", problem.message).on("id")) for i, problem in problems)
+    found.extend((i, invalid_id(problem)) for i, problem in problems)
     if t.kind == "edge":
         for column, field in (("src", "from"), ("dst", "to")):
             values = _endpoints(mappings, [name for name in aliases if aliases[name] == column], found)
             columns[column], problems = python_column(TEXT, values)
-            found.extend((i, Problem("endpoint", problem.message).on(field)) for i, problem in problems)
+            found.extend((i, invalid_endpoint(field, problem)) for i, problem in problems)
     return columns
 
 
@@ -152,7 +156,7 @@ def _endpoints(rows: Sequence[Mapping[str, object]], names: Sequence[str], found
     for i, row in enumerate(rows):
         given = [row[name] for name in names if name in row]
         if len(given) > 1 and given[0] != given[1]:
-            found.append((i, Problem("endpoint", f"{' and '.join(names)} name two different nodes")))
+            found.append((i, ambiguous_endpoint(names)))
         values.append(given[0] if given else None)
     return values
 
@@ -182,8 +186,8 @@ def _arrow_columns(t: EntityType, rows: pa.Table | pa.RecordBatch, found: Found)
             raise UsageError(detail=f"the Arrow table for {t.key} has both {given[0]} and {given[1]}")
         source = rows.column(given[0]) if given else pa.nulls(rows.num_rows)
         columns[column], problems = arrow_column(TEXT, source)
-        rule = "id" if column == "id" else "endpoint"
-        found.extend((i, Problem(rule, problem.message).on(given[0])) for i, problem in problems)
+        for i, problem in problems:
+            found.append((i, invalid_id(problem) if column == "id" else invalid_endpoint(given[0], problem)))
     return columns
 
 
@@ -214,7 +218,7 @@ def _mark_nulls(column: pa.Array, name: str, found: Found, *, rule: str = "null"
         return
     for row in pc.indices_nonzero(column.is_null()).to_pylist():
         if row not in refused:
-            found.append((row, Problem(rule, "is required").on(name)))
+            found.append((row, required(name, rule=rule)))
 
 
 def _ids(t: EntityType, columns: Mapping[str, pa.Array], count: int, found: Found, ulids: Ulids | None) -> pa.Array:
@@ -227,20 +231,13 @@ def _ids(t: EntityType, columns: Mapping[str, pa.Array], count: int, found: Foun
     ids = canonical_ids(t, pa.table({name: columns[name] for name in t.key_properties}))
     if given.null_count < count:
         for row in pc.indices_nonzero(pc.fill_null(pc.not_equal(given, ids), False)).to_pylist():
-            message = f"is {given[row].as_py()!r}, but the key gives {ids[row].as_py()!r}"
-            found.append((row, Problem("id", message).on("id")))
+            found.append((row, other_id(given[row].as_py(), ids[row].as_py())))
     return ids
 
 
 def _violation(t: EntityType, row: int, problem: Problem, ids: pa.Array | None) -> Violation:
-    return Violation(
-        rule=problem.rule,
-        table_key=t.key,
-        message=problem.message,
-        entity_id=None if ids is None or row < 0 else ids[row].as_py(),
-        property=problem.property,
-        row=None if row < 0 else row,
-    )
+    entity_id = None if ids is None or row < 0 else ids[row].as_py()
+    return problem.violation(t.key, entity_id=entity_id, row=None if row < 0 else row)
 
 
 def _finished(t: EntityType, columns: Mapping[str, pa.Array], known_ids: pa.Array, found: Found) -> TypedRows:

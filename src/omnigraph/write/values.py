@@ -29,8 +29,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.language.schema.model import INTEGERS, PropertyType
+from omnigraph.rules.problem import Problem, shortened
 from omnigraph.write import temporal
-from omnigraph.write.violations import Problem, shortened
 
 INTEGER_BOUNDS = {
     "I32": (-(2**31), 2**31 - 1),

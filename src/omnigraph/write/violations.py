@@ -1,52 +1,17 @@
-"""The rules a row can break, and how broken rules are told.
-
-| rule          | meaning                                                                                             |
-|---------------|-----------------------------------------------------------------------------------------------------|
-| record        | the line or row is no record: not JSON, not an object, a member twice, unknown type, wrong envelope |
-| unknown_field | a field that the type does not have, or a reserved one                                              |
-| type          | a value of another type than declared, out of range of its type, or a date that does not exist      |
-| null          | a required property is null or absent                                                               |
-| list          | a list with a null or with an item of the wrong type                                                |
-| vector        | a vector of the wrong length, or with a member that is not a finite number                          |
-| enum          | a string that is not among the values of the enum                                                   |
-| range         | a number outside of @range                                                                          |
-| check         | a string that does not match the @check pattern                                                     |
-| key           | a @key twice in one write, a key that exists in a strict insert, a change of a key property          |
-| id            | an id that is not the one the key gives, not a string, twice in one write, or existing in an insert |
-| unique        | the values of a @unique tuple are held by another row                                               |
-| endpoint      | an edge without its node: `from`/`to` missing, unknown, or a node removed under a kept edge          |
-| cardinality   | a source node with more or fewer edges than @card allows                                            |
-"""
+"""How broken rules are reported: the error of refused rows, with counts and the first violations."""
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from omnigraph.errors import ConstraintViolation, KeyConflict, RecordError, RowsRefused, UnknownProperty, Violation
 from omnigraph.language.schema.model import EntityType
+from omnigraph.rules.problem import value_text
 
-RULES = (
-    *("record", "unknown_field", "type", "null", "list", "vector", "enum", "range", "check"),
-    *("key", "id", "unique", "endpoint", "cardinality"),
-)
 SHOWN_MAX = 20
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Why one value or one record is refused, before it is known where it stands."""
-
-    rule: str
-    message: str
-    property: str | None = None
-
-    def on(self, name: str) -> Problem:
-        """The same problem, said of the property or field `name`."""
-        return replace(self, property=name, message=f"{name}: {self.message}")
 
 
 def described(v: Violation) -> str:
@@ -54,7 +19,7 @@ def described(v: Violation) -> str:
     where = [f"line {v.line}"] if v.line is not None else [f"row {v.row}"] if v.row is not None else []
     if v.source is not None:
         where.insert(0, v.source)
-    who = v.table_key if v.entity_id is None else f"{v.table_key} {shortened(repr(v.entity_id))}"
+    who = v.table_key if v.entity_id is None else f"{v.table_key} {value_text(v.entity_id)}"
     return ", ".join([*where, who]) + f": {v.message}"
 
 
@@ -132,7 +97,3 @@ def unknown_property(t: EntityType, given: object) -> UnknownProperty:
 def printable(name: str) -> str:
     """A name that can be written as UTF-8, whatever JSON escapes it was made of."""
     return name.encode("utf-8", "backslashreplace").decode()
-
-
-def shortened(text: str, length_max: int = 60) -> str:
-    return text if len(text) <= length_max else text[: length_max - 1] + "…"

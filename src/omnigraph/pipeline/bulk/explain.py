@@ -1,7 +1,7 @@
 """Messages of violations: which row, which rule, and which other row is involved.
 
-The wording is that of `write.validate`. Rows are read from the staged tables, or from the graph if the other row is
-there. Rows with equal digests are asserted to have equal texts.
+The messages are those of `rules`. Rows are read from the staged tables, or from the graph if the other row is there.
+Rows with equal digests are asserted to have equal texts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from omnigraph.pipeline.bulk.context import ROW_BITS, Context
 from omnigraph.pipeline.bulk.existing import open_pinned
 from omnigraph.pipeline.bulk.read import LINE
 from omnigraph.pipeline.bulk.violation_codes import NONE, Kind
-from omnigraph.write.violations import shortened
-
-FIELDS = ("from", "to")
+from omnigraph.rules.cardinality import too_few_edges, too_many_edges
+from omnigraph.rules.endpoints import ends, missing_node, rejected_node, removed_node
+from omnigraph.rules.identity import existing_id, repeated_id
+from omnigraph.rules.problem import Problem
+from omnigraph.rules.unique import repeated_tuple, taken_tuple
 
 
 @dataclass(frozen=True)
@@ -115,90 +117,58 @@ class Explainer:
             return self._of_the_graph(t, kind, sub, other, extra)
         row, piece, line = self._row(t, name)
         source, line_number = self._places.place(piece, line)
-        rule, message, prop = self._message(t, row, kind, sub, other, extra)
-        return Violation(
-            rule=rule,
-            table_key=t.key,
-            message=message,
-            entity_id=row["id"],
-            property=prop,
-            line=line_number,
-            source=source,
-        )
+        problem = self._problem(t, row, kind, sub, other, extra)
+        return problem.violation(t.key, entity_id=row["id"], line=line_number, source=source)
 
-    def _message(
-        self, t: EntityType, row: Mapping[str, Any], kind: int, sub: int, other: int, extra: int
-    ) -> tuple[str, str, str | None]:
-        """Rule, message and property of a violation by an input row."""
-        rule = "key" if t.key_properties else "id"
-        entity = shortened(repr(row["id"]))
+    def _problem(self, t: EntityType, row: Mapping[str, Any], kind: int, sub: int, other: int, extra: int) -> Problem:
+        """Which rule an input row breaks, and why."""
         if kind == Kind.REPEATED:
             first, piece, line = self._row(t, other)
             assert first["id"] == row["id"], "two ids share a digest"
-            return rule, f"{rule}: {entity} is already given by {self._places.text(piece, line)}", None
+            return repeated_id(t, row["id"], self._places.text(piece, line))
         if kind == Kind.EXISTS:
-            return rule, f"{rule}: {entity} exists already", None
+            return existing_id(t, row["id"])
         if kind == Kind.NO_NODE:
             assert isinstance(t, EdgeType)
-            return "endpoint", f"{FIELDS[sub]}: {self._absence(t, row, sub, other, extra)}", FIELDS[sub]
+            return self._no_node(t, row, sub, other, extra)
         if kind in (Kind.UNIQUE_INPUT, Kind.UNIQUE_GRAPH):
-            return self._unique(t, row, kind, sub, other)
+            return self._not_unique(t, row, kind, sub, other)
         return self._degree(t, row, kind, sub, other, extra)
 
-    def _absence(self, e: EdgeType, row: Mapping[str, Any], sub: int, other: int, extra: int) -> str:
-        node = e.target if sub else e.source
-        name = f"{node} {shortened(repr(row['dst' if sub else 'src']))}"
+    def _no_node(self, e: EdgeType, row: Mapping[str, Any], sub: int, other: int, extra: int) -> Problem:
+        end = ends(e)[sub]
+        node_id = row[end.column]
         if extra == 0:
-            return f"there is no {name}"
+            return missing_node(end, node_id)
         if extra == 1:
-            _, piece, line = self._row(self._context.schema.node[node], other)
+            _, piece, line = self._row(self._context.schema.node[end.node], other)
         else:
             piece, line = other >> ROW_BITS, other & (2**ROW_BITS - 1)
-        return f"{name} was rejected ({self._places.text(piece, line)})"
+        return rejected_node(end, node_id, self._places.text(piece, line))
 
-    def _unique(
-        self, t: EntityType, row: Mapping[str, Any], kind: int, sub: int, other: int
-    ) -> tuple[str, str, str | None]:
+    def _not_unique(self, t: EntityType, row: Mapping[str, Any], kind: int, sub: int, other: int) -> Problem:
         names = t.constraints[sub].properties
-        values = [shortened(repr(row[name])) for name in names]
-        joined = ", ".join(names)
-        text = f"{names[0]}: {values[0]}" if len(names) == 1 else f"{joined}: ({', '.join(values)})"
+        values = [row[name] for name in names]
         if kind == Kind.UNIQUE_GRAPH:
-            return "unique", f"{text} is held by {shortened(repr(self._graph_row(t, other, ['id'])['id']))}", joined
+            return taken_tuple(names, values, self._graph_row(t, other, ["id"])["id"])
         first, piece, line = self._row(t, other)
-        holder = shortened(repr(first["id"]))
-        where = self._places.text(piece, line)
-        return "unique", f"{text} is also held by {holder}, {where}, in the same write", joined
+        return repeated_tuple(names, values, first["id"], self._places.text(piece, line))
 
-    def _degree(
-        self, t: EntityType, row: Mapping[str, Any], kind: int, sub: int, other: int, extra: int
-    ) -> tuple[str, str, str | None]:
+    def _degree(self, t: EntityType, row: Mapping[str, Any], kind: int, sub: int, other: int, extra: int) -> Problem:
         if kind == Kind.TOO_FEW_NODE:
             e = self._types[sub]
             assert isinstance(e, EdgeType)
-            return "cardinality", _too_few(e, row["id"], extra), None
+            return too_few_edges(e, row["id"], extra, of_node=True)
         assert isinstance(t, EdgeType)
         if kind == Kind.TOO_FEW_EDGE:
-            return "cardinality", _too_few(t, self._graph_row(t, other, ["src"])["src"], extra), "from"
-        name = f"{t.source} {shortened(repr(row['src']))}"
-        return "cardinality", f"{name} has {extra} {t.name} edges, at most {t.card_max} allowed", "from"
+            return too_few_edges(t, self._graph_row(t, other, ["src"])["src"], extra)
+        return too_many_edges(t, row["src"], extra)
 
     def _of_the_graph(self, t: EntityType, kind: int, sub: int, other: int, extra: int) -> Violation:
+        """The violation of a row of the graph, which no input row is to blame for."""
         assert isinstance(t, EdgeType)
         if kind == Kind.TOO_FEW:
-            message = _too_few(t, self._graph_row(t, other, ["src"])["src"], extra)
-            return Violation(rule="cardinality", table_key=t.key, message=message, property="from")
+            return too_few_edges(t, self._graph_row(t, other, ["src"])["src"], extra).violation(t.key)
         edge = self._graph_row(t, other, ["id", "src", "dst"])
-        node, field = (t.target, "to") if sub else (t.source, "from")
-        node_id = shortened(repr(edge["dst" if sub else "src"]))
-        return Violation(
-            rule="endpoint",
-            table_key=t.key,
-            message=f"{field}: the write removes {node} {node_id} and keeps this edge",
-            entity_id=edge["id"],
-            property=field,
-        )
-
-
-def _too_few(e: EdgeType, source_id: str, total: int) -> str:
-    return f"{e.source} {shortened(repr(source_id))} has {total} {e.name} edges, at least {e.card_min} needed"
+        end = ends(t)[sub]
+        return removed_node(end, edge[end.column]).violation(t.key, entity_id=edge["id"])

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from omnigraph.errors import FileUnreadable
 from omnigraph.language.schema.model import INTEGERS, EntityType, PropertyType
 from omnigraph.pipeline.load.input_files import open_input
+from omnigraph.rules.problem import Problem
 from omnigraph.storage.lance.columns import arrow_type
 from omnigraph.write.arrays import Found, all_finite
 from omnigraph.write.values import JsonNumber, convert
-from omnigraph.write.violations import Problem
 
 _DECIMAL = r"^-?[0-9]+(\.[0-9]+)?$"
 _PLAIN = {"F32": _DECIMAL, "F64": _DECIMAL, "Date": r"^\d{4}-\d{2}-\d{2}$"}

@@ -17,6 +17,7 @@ import numpy as np
 
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.context import Context
+from omnigraph.rules.identity import id_rule
 
 NONE = np.uint64(2**64 - 1)
 WIDTH = 8
@@ -50,7 +51,7 @@ class Kind(IntEnum):
 def rule_of(phase: int, t: EntityType) -> str:
     """The rule under which a violation of a phase is counted; FIELDS violations carry their own rule."""
     if phase in (Phase.REPEATED, Phase.EXISTS):
-        return "key" if t.key_properties else "id"
+        return id_rule(t)
     return {Phase.ENDPOINTS: "endpoint", Phase.UNIQUE: "unique", Phase.CARDINALITY: "cardinality"}[Phase(phase)]
 
 

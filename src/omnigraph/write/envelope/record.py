@@ -19,10 +19,14 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from omnigraph.language.schema.model import RESERVED_PROPERTIES, EntityType, Property, Schema
+from omnigraph.rules.endpoints import invalid_endpoint
+from omnigraph.rules.fields import REQUIRED, required
+from omnigraph.rules.identity import invalid_id, other_id
+from omnigraph.rules.problem import Problem
 from omnigraph.storage.lance.columns import physical_columns
 from omnigraph.write.keys import TEXT, canonical_id
 from omnigraph.write.values import JsonNumber, convert, named
-from omnigraph.write.violations import Problem, hint, printable
+from omnigraph.write.violations import hint, printable
 
 _NODE_FIELDS = ("type", "data")
 _EDGE_FIELDS = ("edge", "from", "to", "data")
@@ -131,10 +135,10 @@ def _envelope(t: EntityType, parsed: Mapping[str, object]) -> Problem | None:
             return Problem("unknown_field", f"a record of {t.key} has no field {name!r}{where}", printable(name))
     for name in ("from", "to") if t.kind == "edge" else ():
         if name not in parsed:
-            return Problem("endpoint", "is required").on(name)
+            return required(name, rule="endpoint")
         text = _text(parsed[name])
         if isinstance(text, Problem):
-            return Problem("endpoint", text.message).on(name)
+            return invalid_endpoint(name, text)
     if "data" in parsed and not isinstance(parsed["data"], dict):
         return Problem("record", f'"data" is an object, not {named(parsed["data"])}')
     return None
@@ -153,7 +157,7 @@ def _value(p: Property, data: Mapping[str, object]) -> object:
     """The stored value, None for null, or a Problem."""
     value = data.get(p.name, p.default)
     if value is None:
-        return None if p.nullable else Problem("null", "is required")
+        return None if p.nullable else REQUIRED
     return convert(p.type, value, from_json=True)
 
 
@@ -177,11 +181,11 @@ def _id_problem(t: EntityType, data: Mapping[str, object], values: Mapping[str, 
         return None
     given = _text(data["id"])
     if isinstance(given, Problem):
-        return Problem("id", given.message).on("id")
+        return invalid_id(given)
     if t.key_properties:
         canonical = canonical_id(t, values)
         if given != canonical:
-            return Problem("id", f"is {given!r}, but the key gives {canonical!r}").on("id")
+            return other_id(given, canonical)
     return None
 
 

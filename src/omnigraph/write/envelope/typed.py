@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import EntityType, Property, PropertyType
+from omnigraph.rules.problem import Problem
 from omnigraph.storage.lance.columns import arrow_schema, arrow_type
 from omnigraph.storage.ulids import Ulids
 from omnigraph.write.arrays import vectors_of
@@ -28,7 +29,6 @@ from omnigraph.write.envelope.forms import DATA, LineReader, Prefix
 from omnigraph.write.keys import canonical_ids
 from omnigraph.write.temporal import DAY_MAX, DAY_MIN, MS_MAX, MS_MIN, day_of_text
 from omnigraph.write.values import convert
-from omnigraph.write.violations import Problem
 
 _ROW = re.compile(r" in row ([0-9]+)$")
 

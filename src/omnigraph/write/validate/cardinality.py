@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EdgeType
+from omnigraph.rules.cardinality import is_bounded, too_few_edges, too_many_edges
+from omnigraph.rules.problem import Problem
 from omnigraph.write.delta import TypeDelta, distinct, flat, no_ids
 from omnigraph.write.pending_view import Image
-from omnigraph.write.validate.fields import tell
-from omnigraph.write.violations import shortened
+from omnigraph.write.validate.fields import row_violations
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class _Count:
 def check_cardinality(image: Image) -> list[Violation]:
     found: list[Violation] = []
     for e in image.schema.edges:
-        if e.card_min > 0 or e.card_max is not None:
+        if is_bounded(e):
             found.extend(_check(image, e))
     return found
 
@@ -112,11 +113,11 @@ def _too_many(e: EdgeType, d: TypeDelta, count: _Count, over: np.ndarray) -> lis
     rank[order] = np.arange(len(order)) - first
     room = np.maximum(e.card_max - count.retained, 0)
 
-    def message(row: int) -> str:
+    def problem(row: int) -> Problem:
         code = count.row_codes[row]
-        return f"{_named(e.source, count.sources[code])} has {total[code]} {e.name} edges, at most {e.card_max} allowed"
+        return too_many_edges(e, count.sources[code].as_py(), total[code])
 
-    return tell(d, rows[rank >= room[codes]].tolist(), "cardinality", message, name="from")
+    return row_violations(d, rows[rank >= room[codes]].tolist(), problem)
 
 
 def _too_few(
@@ -130,14 +131,15 @@ def _too_few(
     moved = {} if edge is None else _moved(edge, edge_rows, left)
     for code in under.tolist():
         source_id = count.sources[code].as_py()
-        name = _named(e.source, count.sources[code])
-        message = f"{name} has {total[code]} {e.name} edges, at least {e.card_min} needed"
         if source_id in new and node is not None:
-            yield from tell(node, [node_rows[source_id]], "cardinality", message)
-        elif source_id in moved and edge is not None:
-            yield from tell(edge, [moved[source_id]], "cardinality", message, name="from")
+            problem = too_few_edges(e, source_id, total[code], of_node=True)
+            yield from row_violations(node, [node_rows[source_id]], problem)
+            continue
+        problem = too_few_edges(e, source_id, total[code])
+        if source_id in moved and edge is not None:
+            yield from row_violations(edge, [moved[source_id]], problem)
         else:
-            yield Violation(rule="cardinality", table_key=e.key, message=message, property="from")
+            yield problem.violation(e.key)
 
 
 def _moved(edge: TypeDelta, rows: dict[str, int], left: pa.Table) -> dict[str, int]:
@@ -149,7 +151,3 @@ def _moved(edge: TypeDelta, rows: dict[str, int], left: pa.Table) -> dict[str, i
 
 def _positions(ids: pa.Array) -> dict[str, int]:
     return {i: row for row, i in enumerate(ids.to_pylist())}
-
-
-def _named(type_name: str, entity_id: pa.Scalar) -> str:
-    return f"{type_name} {shortened(repr(entity_id.as_py()))}"

@@ -15,19 +15,15 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EdgeType, NodeType, Schema
-from omnigraph.write.delta import Deltas, Places, TypeDelta, delta, distinct, flat
+from omnigraph.rules.endpoints import End, ends, missing_node, rejected_node, removed_node
+from omnigraph.rules.problem import Problem
+from omnigraph.write.delta import Deltas, TypeDelta, delta, distinct, flat
 from omnigraph.write.pending_view import Image
 from omnigraph.write.reader import Reader
-from omnigraph.write.validate.fields import tell
-from omnigraph.write.violations import shortened
+from omnigraph.write.validate.fields import row_violations
 
 # Nodes that were taken out of this write, by (type name, id), with their line, if any: what points to them goes, too.
 Rejected = Mapping[tuple[str, str], int | None]
-
-
-def ends(e: EdgeType) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
-    """(column, field, node type) of both ends."""
-    return ("src", "from", e.source), ("dst", "to", e.target)
 
 
 def check_endpoints(image: Image, rejected: Rejected | None = None) -> list[Violation]:
@@ -50,41 +46,32 @@ def _dangling(image: Image, e: EdgeType, d: TypeDelta, rejected: Rejected) -> It
         masks = np.split(missing, 2)
     else:
         masks = [np.asarray(image.missing(image.schema.node[n], columns[column])) for column, _, n in ends(e)]
-    for (column, field, node), mask in zip(ends(e), masks, strict=True):
-        if not mask.any():
-            continue
-        told = _teller(field, node, columns[column], rejected, d.places)
-        yield from tell(d, np.flatnonzero(mask).tolist(), "endpoint", told, name=field)
+    for end, mask in zip(ends(e), masks, strict=True):
+        if mask.any():
+            problem = _problem_of(d, end, columns[end.column], rejected)
+            yield from row_violations(d, np.flatnonzero(mask).tolist(), problem)
 
 
-def _teller(field: str, node: str, ids: pa.Array, rejected: Rejected, places: Places) -> Callable[[int], str]:
-    return lambda row: f"{field}: {_absence(node, ids[row].as_py(), rejected, places)}"
+def _problem_of(d: TypeDelta, end: End, ids: pa.Array, rejected: Rejected) -> Callable[[int], Problem]:
+    def problem(row: int) -> Problem:
+        node_id = ids[row].as_py()
+        if (end.node, node_id) not in rejected:
+            return missing_node(end, node_id)
+        line = rejected[end.node, node_id]
+        return rejected_node(end, node_id, None if line is None else d.places.text(line))
 
-
-def _absence(node: str, node_id: str, rejected: Rejected, places: Places) -> str:
-    name = f"{node} {shortened(repr(node_id))}"
-    if (node, node_id) not in rejected:
-        return f"there is no {name}"
-    line = rejected[node, node_id]
-    where = "" if line is None else f" ({places.text(line)})"
-    return f"{name} was rejected{where}"
+    return problem
 
 
 def _edges_losing_node(image: Image, n: NodeType, removed: pa.Array) -> Iterator[Violation]:
     for e in image.schema.incident_edges(n.name):
-        for column, field, node in ends(e):
-            if node != n.name:
+        for end in ends(e):
+            if end.node != n.name:
                 continue
-            edges = image.retained(e, column, removed, [column])
-            pairs = zip(edges.column("id").to_pylist(), edges.column(column).to_pylist(), strict=True)
+            edges = image.retained(e, end.column, removed, [end.column])
+            pairs = zip(edges.column("id").to_pylist(), edges.column(end.column).to_pylist(), strict=True)
             for edge_id, node_id in sorted(pairs):
-                yield Violation(
-                    rule="endpoint",
-                    table_key=e.key,
-                    message=f"{field}: the write removes {node} {shortened(repr(node_id))} and keeps this edge",
-                    entity_id=edge_id,
-                    property=field,
-                )
+                yield removed_node(end, node_id).violation(e.key, entity_id=edge_id)
 
 
 def cascade(schema: Schema, deltas: Deltas, reader: Reader) -> dict[str, TypeDelta]:

@@ -11,24 +11,20 @@ import pyarrow.compute as pc
 from omnigraph.errors import Violation
 from omnigraph.language.regex import CheckPattern
 from omnigraph.language.schema.model import INTEGERS, Constraint, Property
+from omnigraph.rules.fields import not_in_enum, not_matching, outside_range, required, unusable_pattern
+from omnigraph.rules.problem import Problem
 from omnigraph.write.delta import TypeDelta
 from omnigraph.write.pending_view import Image
 from omnigraph.write.values import INTEGER_BOUNDS
-from omnigraph.write.violations import shortened
 
 
-def tell(
-    d: TypeDelta, rows: Iterable[int], rule: str, message: str | Callable[[int], str], *, name: str | None = None
-) -> list[Violation]:
+def row_violations(d: TypeDelta, rows: Iterable[int], problem: Problem | Callable[[int], Problem]) -> list[Violation]:
     """Violations of rows of a delta, with ids and lines filled in."""
     ids = d.rows.column("id")
     return [
-        Violation(
-            rule=rule,
-            table_key=d.type.key,
-            message=message if isinstance(message, str) else message(row),
+        (problem if isinstance(problem, Problem) else problem(row)).violation(
+            d.type.key,
             entity_id=ids[row].as_py(),
-            property=name,
             line=None if d.lines is None else d.lines[row].as_py(),
             row=row,
         )
@@ -54,14 +50,11 @@ def check_type_fields(d: TypeDelta) -> Iterator[Violation]:
 def _check_property(d: TypeDelta, p: Property) -> Iterator[Violation]:
     column = d.rows.column(p.name)
     if not p.nullable and column.null_count:
-        yield from tell(d, _where(pc.is_null(column)), "null", f"{p.name}: is required", name=p.name)
+        yield from row_violations(d, _where(pc.is_null(column)), required(p.name))
     if p.type.kind == "Enum":
         among = pc.is_in(column, value_set=pa.array(p.type.values, pa.string()))
         wrong = pc.and_(pc.invert(among), pc.is_valid(column))
-        values = ", ".join(p.type.values)
-        yield from tell(
-            d, _where(wrong), "enum", lambda row: f"{p.name}: {_shown(column[row])} is not one of {values}", name=p.name
-        )
+        yield from row_violations(d, _where(wrong), lambda row: not_in_enum(p, column[row].as_py()))
 
 
 def _check_constraint(d: TypeDelta, c: Constraint) -> list[Violation]:
@@ -73,25 +66,18 @@ def _check_constraint(d: TypeDelta, c: Constraint) -> list[Violation]:
         problem = pattern.problem(texts)
         if problem is not None:
             # Only schemas of earlier releases hold one: nothing runs it any more, so nothing can be said of any value.
-            text = f"{name}: @check can't use its pattern {shortened(c.pattern)}; remove it from the schema. {problem}"
-            return tell(d, _where(pc.is_valid(column)), "check", text, name=name)
+            return row_violations(d, _where(pc.is_valid(column)), unusable_pattern(c, problem))
         # Every different text is searched once.
         unmatched = pattern.unmatched(texts)
         wrong = _where(pc.is_in(column, value_set=unmatched)) if len(unmatched) else []
-        text = f"does not match the pattern {c.pattern}"
-        return tell(d, wrong, "check", lambda row: f"{name}: {_shown(column[row])} {text}", name=name)
+        return row_violations(d, wrong, lambda row: not_matching(c, column[row].as_py()))
     wrong = _outside(column, d.type.by_name[name].type.kind, c)
-    text = _range_text(c)
-    return tell(d, wrong, "range", lambda row: f"{name}: {column[row].as_py()} is {text}", name=name)
+    return row_violations(d, wrong, lambda row: outside_range(c, column[row].as_py()))
 
 
 def _where(mask: pa.ChunkedArray | pa.Array) -> list[int]:
     positions: list[int] = pc.indices_nonzero(mask).to_pylist()
     return positions
-
-
-def _shown(value: pa.Scalar) -> str:
-    return shortened(repr(value.as_py()))
 
 
 def _outside(column: pa.ChunkedArray, kind: str, c: Constraint) -> list[int]:
@@ -117,11 +103,3 @@ def _bound(bound: float, stored: pa.DataType) -> pa.Scalar:
     """The bound at the width of the column: 0.1 as an F32 is not above a bound of 0.1."""
     value = float(bound) if pa.types.is_floating(stored) else bound
     return pa.scalar(value, stored)
-
-
-def _range_text(c: Constraint) -> str:
-    if c.low is None:
-        return f"above {c.high}"
-    if c.high is None:
-        return f"below {c.low}"
-    return f"not between {c.low} and {c.high}"

@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EntityType, PropertyType
+from omnigraph.rules.problem import Problem
+from omnigraph.rules.unique import repeated_tuple, taken_tuple
 from omnigraph.write.delta import TypeDelta, distinct, first_positions, flat
 from omnigraph.write.keys import TEXT, tuple_texts
 from omnigraph.write.pending_view import Image
-from omnigraph.write.validate.fields import tell
-from omnigraph.write.violations import shortened
+from omnigraph.write.validate.fields import row_violations
 
 
 def check_unique(image: Image) -> list[Violation]:
@@ -36,15 +37,13 @@ def _check(image: Image, d: TypeDelta, names: Sequence[str]) -> Iterator[Violati
     held = texts_of(d.type, d.rows, names)
     firsts = first_positions(held)
     repeats = np.flatnonzero(firsts != np.arange(len(firsts))).tolist()
-    label = ", ".join(names)
 
-    def repeated(row: int) -> str:
+    def repeated(row: int) -> Problem:
         first = int(firsts[row])
-        holder = shortened(repr(d.rows.column("id")[first].as_py()))
-        where = "" if d.lines is None else f", {d.places.text(d.lines[first].as_py())},"
-        return f"{_tuple(d, names, row)} is also held by {holder}{where} in the same write"
+        where = None if d.lines is None else d.places.text(d.lines[first].as_py())
+        return repeated_tuple(names, _values(d, names, row), d.rows.column("id")[first].as_py(), where)
 
-    yield from tell(d, repeats, "unique", repeated, name=label)
+    yield from row_violations(d, repeats, repeated)
 
     committed = _committed(image, d, names)
     if committed.num_rows == 0:
@@ -53,12 +52,8 @@ def _check(image: Image, d: TypeDelta, names: Sequence[str]) -> Iterator[Violati
     index = pc.index_in(held, value_set=texts_of(d.type, committed, names), skip_nulls=True)
     known = set(repeats)
     taken = [row for row in pc.indices_nonzero(pc.is_valid(index)).to_pylist() if row not in known]
-    yield from tell(
-        d,
-        taken,
-        "unique",
-        lambda row: f"{_tuple(d, names, row)} is held by {shortened(repr(holders[index[row].as_py()].as_py()))}",
-        name=label,
+    yield from row_violations(
+        d, taken, lambda row: taken_tuple(names, _values(d, names, row), holders[index[row].as_py()].as_py())
     )
 
 
@@ -71,9 +66,8 @@ def texts_of(t: EntityType, table: pa.Table, names: Sequence[str]) -> pa.Array:
     return tuple_texts([(_type(t, name), table.column(name)) for name in names])
 
 
-def _tuple(d: TypeDelta, names: Sequence[str], row: int) -> str:
-    values = [shortened(repr(d.rows.column(name)[row].as_py())) for name in names]
-    return f"{names[0]}: {values[0]}" if len(names) == 1 else f"{', '.join(names)}: ({', '.join(values)})"
+def _values(d: TypeDelta, names: Sequence[str], row: int) -> list[object]:
+    return [d.rows.column(name)[row].as_py() for name in names]
 
 
 def _committed(image: Image, d: TypeDelta, names: Sequence[str]) -> pa.Table:
