@@ -18,7 +18,6 @@ import base64
 import os
 import re
 import threading
-import time
 import traceback
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ import orjson
 
 from omnigraph import errors
 from omnigraph.config import environment
+from omnigraph.config.backoff import store_backoff
 from omnigraph.errors import OmnigraphError, StorageError, TaskFailed
 from omnigraph.storage.files import checksums
 from omnigraph.tasks.progress import Silent, Watcher
@@ -82,13 +82,14 @@ def task_function(name: str) -> TaskFunction:
 def perform(name: str, task: str | bytes) -> bytes:
     """Run one task in this process: import the function, call it, return its result or its typed error as JSON."""
     function = task_function(name)
+    pause = store_backoff()
     for attempt in range(1, STORE_TRIES_MAX + 1):
         try:
             return orjson.dumps({"ok": function(orjson.loads(task))})
         except StorageError as error:
             if attempt == STORE_TRIES_MAX:
                 return _failure(error)
-            time.sleep(0.2 * attempt)
+            pause()
         except OmnigraphError as error:
             return _failure(error)
     raise AssertionError("unreachable")
