@@ -164,6 +164,61 @@ def test_only_storage_and_the_door_know_lance() -> None:
     assert calls == []
 
 
+def _modules_outside(package: str) -> Iterator[tuple[str, ast.Module]]:
+    for path in SOURCE.rglob("*.py"):
+        name = path.relative_to(SOURCE).as_posix()
+        if not name.startswith(f"{package}/"):
+            yield name, ast.parse(path.read_text())
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
+def test_only_the_object_store_knows_its_client() -> None:
+    """Imports in functions and for type checkers count as well."""
+    offenders = {
+        name
+        for name, tree in _modules_outside("storage/objects")
+        for node in ast.walk(tree)
+        if any(imported.partition(".")[0] == "obstore" for imported in _imported(node))
+    }
+    assert offenders == set()
+
+
+def _private_names_of_lance() -> set[str]:
+    import lance
+    from lance.dataset import ScannerBuilder
+
+    classes = (lance.LanceDataset, lance.LanceFragment, lance.LanceScanner, ScannerBuilder)
+    names = {name for cls in classes for name in vars(cls) if re.match(r"_[^_]", name)}
+    assert "_take_rows" in names
+    return names | {"_ds", "_fragment", "_scanner"}
+
+
+def test_private_parts_of_lance_are_used_in_storage_lance_only() -> None:
+    """`self._x` and `Class._x` are our own."""
+    private = _private_names_of_lance()
+    offenders = set()
+    for name, tree in _modules_outside("storage/lance"):
+        for node in ast.walk(tree):
+            if any(re.match(r"lance\.lance\b|lance\..*\._[^_]|lance\._[^_]", imported) for imported in _imported(node)):
+                offenders.add(f"{name}:{node.lineno}")
+            if isinstance(node, ast.Attribute) and (
+                ast.unparse(node) == "lance.lance" or (node.attr in private and not _is_own(node.value))
+            ):
+                offenders.add(f"{name}:{node.lineno}")
+    assert offenders == set()
+
+
+def _is_own(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and (value.id in ("self", "cls") or value.id[0].isupper())
+
+
 def _all_errors(cls: type[errors.OmnigraphError] = errors.OmnigraphError) -> Iterator[type[errors.OmnigraphError]]:
     for sub in cls.__subclasses__():
         yield sub

@@ -138,7 +138,7 @@ def _patched(environment: dict[str, str], pause: type) -> AbstractContextManager
             self._patch = pytest.MonkeyPatch()
             for name, value in environment.items():
                 self._patch.setenv(name, value)
-            self._patch.setattr(committer_module, "Backoff", pause)
+            self._patch.setattr(committer_module, "writer_backoff", pause)
             return self._patch
 
         def __exit__(self, *_: object) -> None:

@@ -19,6 +19,7 @@ from omnigraph.commit.plan import Plan
 from omnigraph.commit.publication import abort_record, commit_record, publish, with_checksums
 from omnigraph.commit.recovery import recover_epoch
 from omnigraph.commit.request import Aborted, Busy, Outcome, Request, require_commit
+from omnigraph.config.backoff import Backoff
 from omnigraph.config.logs import log_event
 from omnigraph.errors import BranchNotFound, OmnigraphError, RecoveryPending, StaleView, StorageError, UncoveredDrift
 from omnigraph.storage.concurrency import map_threads
@@ -247,6 +248,7 @@ class Attempt:
         deadline = time.monotonic() + (
             RESOLVE_LOCAL_MAX_S if self.committer.manifest.location.is_local else RESOLVE_MAX_S
         )
+        pause = Backoff(first_s=0.05, max_s=2.0)
         for round_number in range(RESOLVE_ROUNDS_MAX):
             if round_number > 1 and time.monotonic() > deadline:
                 break
@@ -255,7 +257,7 @@ class Attempt:
                 record = decided or self._recover(failure)
             except StorageError as error:
                 failure = failure if isinstance(failure, StorageError) else error
-                time.sleep(min(2.0, 0.05 * 2**round_number))
+                pause()
                 continue
             if record is None:
                 continue

@@ -28,11 +28,12 @@ from dataclasses import replace
 from omnigraph.commit import effects, owner
 from omnigraph.commit.advisory_lock import AdvisoryLock, AdvisoryLocks, lease_s
 from omnigraph.commit.attempt import Attempt
-from omnigraph.commit.backoff import Backoff, write_timeout_s
+from omnigraph.commit.backoff import write_timeout_s, writer_backoff
 from omnigraph.commit.operation import LeasesPins, Operation, Prepared, View
 from omnigraph.commit.phases import Observer, silent
 from omnigraph.commit.recovery import recover_epoch
 from omnigraph.commit.request import Aborted, Busy, Outcome, Refusals, Request, require_commit
+from omnigraph.config.backoff import Backoff
 from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError, UncoveredDrift, VersionReclaimed, WriterBusy
 from omnigraph.legacy.intents import delete_recovered
@@ -253,7 +254,8 @@ class Committer:
 
         Raises the store's error after RECOVERIES_MAX failed recoveries.
         """
-        pause = Backoff(local=self.manifest.location.is_local)
+        pause = writer_backoff(local=self.manifest.location.is_local)
+        store_pause = Backoff(first_s=RECOVERY_PAUSE_S, max_s=RECOVERIES_MAX * RECOVERY_PAUSE_S)
         failures = 0
         while time.monotonic() < deadline:
             head = self.manifest.head(branch)
@@ -271,7 +273,7 @@ class Committer:
                 failures += 1  # the claim stays; the next caller, or the next round here, recovers the epoch
                 if failures == RECOVERIES_MAX:
                     raise
-                time.sleep(RECOVERY_PAUSE_S * failures)
+                store_pause()
 
     def _claim_and_recover(self, branch: str, current: AdvisoryLock) -> bool:
         """Recover an epoch whose holder crashed, or which this handle holds and could not recover before."""

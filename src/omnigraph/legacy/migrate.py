@@ -11,12 +11,11 @@ loses it reads again. Programs of older generations do not take part in this: th
 from __future__ import annotations
 
 import logging
-import random
-import time
 from contextlib import suppress
 
 from omnigraph.commit.effects import EffectMissed
 from omnigraph.commit.phases import Observer, silent
+from omnigraph.config.backoff import Backoff
 from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError
 from omnigraph.legacy.formats import to_three, to_two
@@ -33,6 +32,8 @@ FAILURES_MAX = 6
 
 def require_current(manifest: Manifest, *, observe: Observer = silent) -> None:
     """Make sure that the graph has the current format before anything is written to it."""
+    writer_pause = Backoff(first_s=0.005, max_s=0.1)
+    store_pause = Backoff(first_s=0.1, max_s=1.6)
     failures = 0
     last_error: Exception | None = None
     for attempt in range(TRIES_MAX):
@@ -47,14 +48,14 @@ def require_current(manifest: Manifest, *, observe: Observer = silent) -> None:
             log_event(logger, logging.WARNING, "format migrated", **fields)
         except (SwapLost, EffectMissed) as error:
             last_error = error
-            time.sleep(random.uniform(0.0, 0.01) * attempt)
+            writer_pause()
         except NotDurable:
             raise
         except StorageError:
             failures += 1
             if failures == FAILURES_MAX:
                 raise
-            time.sleep(0.05 * 2**failures)
+            store_pause()
     raise StorageError(doing=f"migrating the graph to format {FORMAT}", detail=str(last_error))
 
 

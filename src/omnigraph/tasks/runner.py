@@ -19,7 +19,6 @@ import logging
 import os
 import re
 import threading
-import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ import orjson
 
 from omnigraph import errors
 from omnigraph.config import environment
+from omnigraph.config.backoff import store_backoff
 from omnigraph.config.logs import log_event
 from omnigraph.errors import OmnigraphError, StorageError, TaskFailed
 from omnigraph.storage.files import checksums
@@ -101,13 +101,14 @@ def _logged_stage(stage: str, engine: str, *, tasks: int) -> Iterator[None]:
 def perform(name: str, task: str | bytes) -> bytes:
     """Run one task in this process: import the function, call it, return its result or its typed error as JSON."""
     function = task_function(name)
+    pause = store_backoff()
     for attempt in range(1, STORE_TRIES_MAX + 1):
         try:
             return orjson.dumps({"ok": function(orjson.loads(task))})
         except StorageError as error:
             if attempt == STORE_TRIES_MAX:
                 return _failure(error)
-            time.sleep(0.2 * attempt)
+            pause()
         except OmnigraphError as error:
             return _failure(error)
     raise AssertionError("unreachable")

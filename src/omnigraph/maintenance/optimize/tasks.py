@@ -8,12 +8,12 @@ the others.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from omnigraph.config.backoff import store_backoff
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.index import build
 from omnigraph.storage.lance import lance_api, rewrite
@@ -113,6 +113,7 @@ def _centroids(task: Mapping[str, Any]) -> np.ndarray | None:
 
 
 def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[str, Any]) -> dict[str, Any]:
+    pause = store_backoff()
     for attempt in range(1, TRIES_MAX + 1):
         try:
             return work(task)
@@ -120,7 +121,7 @@ def _valued(work: Callable[[Mapping[str, Any]], dict[str, Any]], task: Mapping[s
             if attempt == TRIES_MAX:
                 detail, by_store = str(error.fields.get("detail")), bool(_STORE.search(str(error)))
                 return {"failed": str(error), "reason": f"Lance can't build it: {detail}", "by_store": by_store}
-            time.sleep(0.2 * attempt)
+            pause()
         except lance_api.TableMissing:
             reason = "the version that it was planned on has been removed"
             return {"failed": reason, "reason": reason, "gone": True}

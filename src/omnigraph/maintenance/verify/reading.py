@@ -4,11 +4,11 @@ reported for what was read, and stops nothing else.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from omnigraph.config.backoff import store_backoff
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
@@ -31,14 +31,15 @@ def reading(doing: str) -> Iterator[None]:
 
 def read(location: Location, doing: str, work: Callable[[], T]) -> T:
     """The result of `work`, which may be called again: a remote store can fail for a moment."""
-    for attempt in range(1, TRIES_REMOTE):
+    pause = store_backoff()
+    for _ in range(1, TRIES_REMOTE):
         try:
             with reading(doing):
                 return work()
         except StorageError:
             if location.is_local:
                 raise
-            time.sleep(0.2 * attempt)
+            pause()
     with reading(doing):
         return work()
 

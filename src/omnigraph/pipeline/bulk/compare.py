@@ -17,7 +17,7 @@ from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.existing import open_pinned
 from omnigraph.storage.lance.columns import arrow_schema
-from omnigraph.storage.lance.tables import reading, take
+from omnigraph.storage.lance.tables import take, take_rows
 from omnigraph.tasks.digest_index import DROPPED, RemovedRows
 from omnigraph.write.compare import unchanged_mask
 from omnigraph.write.embedding_carryover import keep_vectors
@@ -74,6 +74,4 @@ def rows_by_id(table: Any, t: EntityType, row_ids: np.ndarray, columns: Sequence
         rows = take(table, t, pa.array(row_ids, pa.uint64()), columns)
         position = pc.index_in(pa.array(row_ids, pa.uint64()), value_set=rows.column("_rowid").combine_chunks())
         return rows.take(position).select(list(columns))
-    with reading(table, t):
-        rows = table._take_rows(row_ids.tolist(), columns=list(columns))
-    return rows.select(list(columns))
+    return take_rows(table, t, row_ids.tolist(), columns).select(list(columns))

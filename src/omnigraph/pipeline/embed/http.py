@@ -14,7 +14,6 @@ along, and if a server repeats the key in its error message, it is replaced by a
 from __future__ import annotations
 
 import http.client
-import random
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -24,6 +23,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import orjson
 
+from omnigraph.config.backoff import Backoff
 from omnigraph.errors import EmbeddingFailed
 
 TRIES_MAX = 6
@@ -79,6 +79,7 @@ def post(
     opener = build_opener(_NoRedirects)
     status: int | None = None
     detail = ""
+    backoff = Backoff(first_s=PAUSE_FIRST_S, max_s=PAUSE_MAX_S, jitter=0.25)
     for attempt in range(1, tries_max + 1):
         wait_s: float | None = None
         try:
@@ -99,7 +100,8 @@ def post(
             reason = error.reason if isinstance(error, URLError) else error
             status, detail = None, f"the connection failed: {reason or type(error).__name__}"
         if attempt < tries_max:
-            time.sleep(_pause_s(attempt) if wait_s is None else wait_s)
+            pause_s = backoff.next_s()
+            time.sleep(pause_s if wait_s is None else wait_s)
     tries = f" ({tries_max} tries)" if status is None or status in RETRIED_STATUSES else ""
     shown_detail = detail.replace(secret, "***")[:DETAIL_CHARACTERS_MAX]
     raise EmbeddingFailed(provider=provider.name, model=provider.model, status=status, detail=f"{shown_detail}{tries}")
@@ -112,10 +114,6 @@ def _body(answer: Any, bytes_max: int) -> bytes:
     if answer.length:
         raise http.client.IncompleteRead(raw, answer.length)  # as a read without a limit does
     return raw
-
-
-def _pause_s(attempt: int) -> float:
-    return float(min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25))
 
 
 def _retry_after_s(text: str | None) -> float | None:

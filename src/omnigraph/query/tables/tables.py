@@ -239,8 +239,7 @@ class StoredTable:
         shape = self._shape(names)
         if len(numbers) == 0:
             return {n: pa.array([], shape.field(n).type) for n in names}
-        with tables_of.reading(self.dataset, self.type):
-            rows = self.dataset._take_rows(numbers.tolist(), columns=list(names))
+        rows = tables_of.take_rows(self.dataset, self.type, numbers.tolist(), names)
         return {n: flat(rows[n]).cast(shape.field(n).type) for n in names}
 
     def _columns(self, names: Sequence[str]) -> dict[str, pa.Array]:

@@ -169,6 +169,12 @@ def take(table: LanceDataset, t: EntityType, row_ids: pa.Array, columns: Sequenc
     return pa.concat_tables(parts) if parts else result_schema(t, columns).empty_table()
 
 
+def take_rows(table: LanceDataset, t: EntityType, row_ids: Sequence[int], columns: Sequence[str]) -> pa.Table:
+    """Rows by row id, in that order, with these columns in Lance's types. Not for blobs."""
+    with reading(table, t):
+        return table._take_rows(list(row_ids), columns=list(columns))
+
+
 def scan(table: LanceDataset, t: EntityType, columns: Sequence[str]) -> pa.RecordBatchReader:
     """All rows, batch by batch, in the table's own order."""
     shape = pa.schema([arrow_schema(t).field(c).with_nullable(True) for c in columns])

@@ -12,11 +12,11 @@ that it sets. Two deletes of one key do not conflict, so a delete alone decides 
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from omnigraph.config.backoff import Backoff
 from omnigraph.config.logs import log_event
 from omnigraph.errors import StorageError
 from omnigraph.storage.lance import lance_api
@@ -65,6 +65,7 @@ def swap_config(
         {} if format_stamp is None else {"schema_metadata_updates": op.UpdateMap({FORMAT_KEY: str(format_stamp)})}
     )
     base, deadline = read_version, time.monotonic() + timeout_s
+    pause = Backoff(first_s=0.005, max_s=0.005, jitter=0.8)
     while True:
         update = op.UpdateConfig(config_updates=op.UpdateMap(dict(updates)), **format_update)
         tx = lance_api.transaction(update, read_version=base)
@@ -82,7 +83,7 @@ def swap_config(
             log_event(logger, logging.DEBUG, "compare-and-swap retried", **fields)
         except (OSError, ValueError, RuntimeError) as error:
             raise StorageError(doing="publishing", detail=str(error)) from error
-        time.sleep(random.uniform(0.001, 0.01))
+        pause()
 
 
 def _newest_unchanged(location: Location, version: int, is_unchanged: IsUnchanged) -> int | None:

@@ -7,6 +7,7 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.config.backoff import Backoff
 from omnigraph.errors import StorageError
 from omnigraph.storage.layout import Location
 
@@ -20,6 +21,11 @@ RETRIES: dict[str, Any] = {
     "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=15), "base": 2},
 }
 """Pauses grow, with jitter, up to `max_backoff`."""
+
+
+def local_backoff() -> Backoff:
+    """Between attempts at a local folder that another process has just removed."""
+    return Backoff(first_s=0.001, max_s=0.01)
 
 
 def open_store(location: Location, folder: str) -> LocalStore | S3Store:
@@ -61,12 +67,14 @@ def _local_store(path: str) -> LocalStore:
     from obstore.exceptions import BaseError
     from obstore.store import LocalStore
 
+    pause = local_backoff()
     for attempt in range(LOCAL_TRIES_MAX):
         try:
             return LocalStore(path, mkdir=True)
         except (BaseError, OSError):
             if attempt == LOCAL_TRIES_MAX - 1:
                 raise
+            pause()
     raise AssertionError("unreachable")
 
 

@@ -13,7 +13,7 @@ prefix, with `/` between their parts.
   is StorageError, with its reason. `doing` replaces the description of the request in the error.
 * **Retries.** The client repeats requests to S3 that failed on the way (RETRIES), with growing pauses and jitter. On a
   disk another process may remove an empty folder, or the temporary file of a slow put, between two calls: the put is
-  repeated up to LOCAL_TRIES_MAX times.
+  repeated up to LOCAL_TRIES_MAX times, also with growing pauses and jitter.
 
 Nothing here is synced unless `sync` is called: most objects may be lost in a power loss.
 """
@@ -39,6 +39,7 @@ from omnigraph.storage.objects.client import (
     LOCAL_TRIES_MAX,
     bucket_and_key,
     is_missing,
+    local_backoff,
     open_bucket,
     open_store,
     store_errors,
@@ -217,6 +218,7 @@ class ObjectStore:
     def _put(self, name: str, raw: bytes, mode: Any, doing: str) -> None:
         import obstore
 
+        pause = local_backoff()
         with store_errors(doing):
             for attempt in range(1, LOCAL_TRIES_MAX + 1):
                 nofollow.require_path(self.location, self.path(name))
@@ -226,6 +228,7 @@ class ObjectStore:
                 except Exception as error:
                     if not self.location.is_local or not is_missing(error) or attempt == LOCAL_TRIES_MAX:
                         raise
+                    pause()
                     self._opened = None  # which creates the folder again
 
     def put_file(self, name: str, path: str, *, chunk_bytes: int | None = None, doing: str | None = None) -> None:
