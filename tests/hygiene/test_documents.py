@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
+
+from tests.test_public import LAYERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -52,3 +55,37 @@ def test_hooks_run_the_tools_of_make_lint_and_types() -> None:
     recipes = re.findall(r"^(?:lint|types):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     commands = [line.strip().replace("$(BIN)", ".venv/bin") for line in "".join(recipes).splitlines()]
     assert [command.removesuffix(" .") for command in commands] == entries
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def packages_by_row(picture: str) -> list[set[str]]:
+    """Names of packages by their height in a picture, from the lowest row to the highest."""
+    rows: dict[float, set[str]] = {}
+    for text in ElementTree.fromstring(picture).iter(f"{SVG}text"):
+        if text.get("class") == "package":
+            rows.setdefault(float(text.attrib["y"]), set()).add(text.text or "")
+    return [rows[y] for y in sorted(rows, reverse=True)]
+
+
+def test_the_picture_of_the_layers_shows_exactly_the_pinned_layers() -> None:
+    picture = (ROOT / "docs" / "layers.svg").read_text(encoding="utf-8")
+    assert packages_by_row(picture) == list(LAYERS)
+    assert packages_by_row(picture.replace(">errors<", ">mistakes<")) != list(LAYERS)
+
+
+def test_the_picture_of_the_commit_protocol_names_its_steps() -> None:
+    picture = ElementTree.fromstring((ROOT / "docs" / "commit.svg").read_text(encoding="utf-8"))
+    names = [text.text for text in picture.iter(f"{SVG}text") if text.get("font-weight") == "bold"]
+    steps = ["prepare", "lock", "check", "plan", "effect", "publish", "release"]
+    assert names == [*steps, "claim", "compare with the plan", "roll forward", "roll back"]
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert [row for row in re.findall(r"^\| (\w+) \|", page, re.MULTILINE) if row in steps] == steps
+
+
+@pytest.mark.parametrize("name", ["layers.svg", "commit.svg"])
+def test_a_picture_has_a_title_and_colours_for_light_and_dark(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert "prefers-color-scheme: dark" in text
+    assert ElementTree.fromstring(text).find(f"{SVG}title") is not None

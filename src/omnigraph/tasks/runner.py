@@ -19,6 +19,7 @@ import logging
 import os
 import re
 import threading
+import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
