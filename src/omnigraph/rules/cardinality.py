@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from omnigraph.language.schema.model import EdgeType
 from omnigraph.rules.problem import Problem, entity_text
 
@@ -9,6 +11,19 @@ from omnigraph.rules.problem import Problem, entity_text
 def is_bounded(e: EdgeType) -> bool:
     """Whether the type limits the number of edges per source at all."""
     return e.card_min > 0 or e.card_max is not None
+
+
+def beyond_limit(sources: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """Which edges of a write are too many: of the edges of each source, in their order, those behind the first `room`.
+
+    `sources` numbers the source of each edge; `room` says per source how many edges it may still take.
+    """
+    order = np.argsort(sources, kind="stable")
+    begins = np.r_[True, sources[order][1:] != sources[order][:-1]]
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - first
+    return np.asarray(rank >= room[sources])
 
 
 def too_many_edges(e: EdgeType, source_id: object, count: int) -> Problem:

@@ -36,6 +36,8 @@ from omnigraph.maintenance.verify.tables import (
     tried,
     unreadable,
 )
+from omnigraph.rules.buckets import Degrees, repeats, too_few, too_many, without_node
+from omnigraph.rules.cardinality import is_bounded
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location
 from omnigraph.tasks.digest_index import Index
@@ -95,7 +97,7 @@ def _asked_of_edges(image: Image, lines: Mapping[str, Line], line: Line, e: Edge
         among = None if node is None else lines.get(node.id)
         if among is not None:
             yield Question("dangling_endpoint", line, column, among)
-            if column == "src" and (e.card_min > 0 or e.card_max is not None):
+            if column == "src" and is_bounded(e):
                 yield Question("cardinality", line, column, among, low=e.card_min, high=e.card_max)
 
 
@@ -267,8 +269,8 @@ def _answer(row_ids: np.ndarray, *, leads: np.ndarray | None = None, count: int 
 def _repeated(received: Received, question: Mapping[str, Any]) -> dict[str, Any]:
     """Counts those that are too many, and shows them beside the row that was there before them."""
     rows = received.of(question["column"], question["of"], width=WIDTH)
-    groups = Index(rows).groups()
-    again = groups != np.arange(len(rows))
+    repeated = repeats(rows)
+    groups, again = repeated.firsts, repeated.again
     if not again.any():
         return _answer(rows[again, 2])
     clashing = np.flatnonzero(np.isin(groups, groups[again]))
@@ -280,21 +282,16 @@ def _repeated(received: Received, question: Mapping[str, Any]) -> dict[str, Any]
 def _missing(received: Received, question: Mapping[str, Any]) -> dict[str, Any]:
     rows = received.of(question["column"], question["of"], width=WIDTH)
     nodes = received.of("id", question["among"], width=WIDTH)
-    return _answer(rows[Index(nodes).find(rows) < 0, 2])
+    return _answer(without_node(rows, Index(nodes))[:, 2])
 
 
 def _degrees(received: Received, question: Mapping[str, Any]) -> dict[str, Any]:
     """Nodes whose number of edges is not within the bounds; the rows are those of the nodes."""
     nodes = received.of("id", question["among"], width=WIDTH)
     starts = received.of(question["column"], question["of"], width=WIDTH)
-    index = Index(nodes)
-    positions = index.find(starts)
-    degrees = np.bincount(positions[positions >= 0], minlength=len(nodes))
-    wrong = degrees < question["low"]
-    if question["high"] is not None:
-        wrong |= degrees > question["high"]
-    # An id that is there twice is one node, and its first row has the edges.
-    wrong &= index.groups() == np.arange(len(nodes))
+    degrees = Degrees(nodes)
+    counts = degrees.count(starts)
+    wrong = (too_few(counts, question["low"]) | too_many(counts, question["high"])) & degrees.is_source
     return _answer(nodes[wrong, 2])
 
 

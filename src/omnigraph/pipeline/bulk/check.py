@@ -21,6 +21,8 @@ from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.degrees import check_degrees
 from omnigraph.pipeline.bulk.read import unique_tuples
 from omnigraph.pipeline.bulk.violation_codes import NONE, Kind, Phase, ViolationLog
+from omnigraph.rules.buckets import repeats, without_node
+from omnigraph.rules.cardinality import is_bounded
 from omnigraph.tasks.digest_index import DROPPED, Index, RemovedRows
 from omnigraph.tasks.exchange import Received, receive
 
@@ -103,7 +105,7 @@ def check_bucket(task: Mapping[str, Any]) -> dict[str, Any]:
                 _check_unique(bucket, t, number)
     if "cardinality" in asks:
         for e in bucket.context.schema.edges:
-            if e.card_min > 0 or e.card_max is not None:
+            if is_bounded(e):
                 check_degrees(bucket, e)
     return {**result, "told": bucket.violations.stage()}
 
@@ -118,9 +120,9 @@ def _check_ids(bucket: Bucket, t: EntityType, result: dict[str, Any]) -> None:
     mode, names = bucket.context.mode, rows[:, 2]
     staging = bucket.context.staging
     if mode != "merge" or t.key_properties:
-        firsts = Index(rows).groups()
-        again = firsts != np.arange(len(rows))
-        bucket.violations.add(t, Phase.REPEATED, Kind.REPEATED, names[again], other=names[firsts[again]])
+        repeated = repeats(rows)
+        again = repeated.again
+        bucket.violations.add(t, Phase.REPEATED, Kind.REPEATED, names[again], other=names[repeated.firsts[again]])
     else:
         lasts = len(rows) - 1 - Index(rows[::-1]).groups()[::-1]
         again = lasts != np.arange(len(rows))
@@ -154,8 +156,7 @@ def _check_endpoints(bucket: Bucket) -> None:
                 continue
             n = bucket.context.schema.node[e.source if column == "src" else e.target]
             input_ids, graph_ids = bucket.final_nodes(n)
-            missing = rows[input_ids.find(rows) < 0]
-            missing = missing[graph_ids.find(missing) < 0]
+            missing = without_node(rows, input_ids, graph_ids)
             if len(missing):
                 _add_missing(bucket, e, n, missing, sub)
 
@@ -210,8 +211,8 @@ def _check_unique(bucket: Bucket, t: EntityType, number: int) -> None:
     rows = bucket.rows(f"u{number}", t)
     if len(rows) == 0:
         return
-    firsts = Index(rows).groups()
-    again = firsts != np.arange(len(rows))
+    repeated = repeats(rows)
+    firsts, again = repeated.firsts, repeated.again
     names = rows[:, 2]
     bucket.violations.add(t, Phase.UNIQUE, Kind.UNIQUE_INPUT, names[again], sub=number, other=names[firsts[again]])
     kept = bucket.kept(f"u{number}", t)

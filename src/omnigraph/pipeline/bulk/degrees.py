@@ -13,6 +13,8 @@ import numpy as np
 
 from omnigraph.language.schema.model import EdgeType, NodeType
 from omnigraph.pipeline.bulk.violation_codes import NONE, Kind, Phase
+from omnigraph.rules.buckets import Degrees, too_few, too_many
+from omnigraph.rules.cardinality import beyond_limit
 from omnigraph.tasks.digest_index import Index
 
 if TYPE_CHECKING:
@@ -28,22 +30,19 @@ def check_degrees(bucket: Bucket, e: EdgeType) -> None:
     touched = np.concatenate([starts[:, :2], added[:, :2], vacated[:, :2]])
     if len(touched) == 0:
         return
-    index = Index(touched)
-    # A source is named by the number of the first touched row that has it.
-    groups = index.groups()
-    own = groups[: len(starts)]
+    degrees = Degrees(touched)
+    own = degrees.groups[: len(starts)]
     in_load = np.bincount(own, minlength=len(touched))
-    stays = index.find(kept)
-    in_graph = np.bincount(stays[stays >= 0], minlength=len(touched))
+    in_graph = degrees.count(kept)
     total = in_load + in_graph
-    is_source = groups == np.arange(len(touched))
+    is_source = degrees.is_source
     input_ids, graph_ids = bucket.final_nodes(n)
     is_node = is_source.copy()
     positions = np.flatnonzero(is_source)
     is_node[positions] = (input_ids.find(touched[positions]) >= 0) | (graph_ids.find(touched[positions]) >= 0)
     if e.card_max is not None:
-        _too_many(bucket, e, starts, own, total, in_graph, is_node & (total > e.card_max))
-    under = np.flatnonzero(is_node & (total < e.card_min))
+        _too_many(bucket, e, starts, own, total, in_graph, is_node & too_many(total, e.card_max))
+    under = np.flatnonzero(is_node & too_few(total, e.card_min))
     if len(under):
         _too_few(bucket, e, n, touched, under, total, added, vacated)
 
@@ -79,14 +78,8 @@ def _too_many(
     rows = np.flatnonzero(over[own])
     if len(rows) == 0:
         return
-    codes = own[rows]
-    order = np.argsort(codes, kind="stable")
-    begins = np.r_[True, codes[order][1:] != codes[order][:-1]]
-    first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order)) - first
     room = np.maximum(e.card_max - in_graph, 0)
-    late = rows[rank >= room[codes]]
+    late = rows[beyond_limit(own[rows], room)]
     extra = total[own[late]].astype(np.uint64)
     bucket.violations.add(e, Phase.CARDINALITY, Kind.TOO_MANY, starts[late, 2], extra=extra)
 

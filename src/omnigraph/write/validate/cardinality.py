@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EdgeType
-from omnigraph.rules.cardinality import is_bounded, too_few_edges, too_many_edges
+from omnigraph.rules.cardinality import beyond_limit, is_bounded, too_few_edges, too_many_edges
 from omnigraph.rules.problem import Problem
 from omnigraph.write.delta import TypeDelta, distinct, flat, no_ids
 from omnigraph.write.pending_view import Image
@@ -105,19 +105,14 @@ def _too_many(e: EdgeType, d: TypeDelta, count: _Count, over: np.ndarray) -> lis
     assert e.card_max is not None
     total = count.total
     rows = np.flatnonzero(over[count.row_codes])
-    codes = count.row_codes[rows]
-    order = np.argsort(codes, kind="stable")
-    starts = np.r_[True, codes[order][1:] != codes[order][:-1]]
-    first = np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order)) - first
     room = np.maximum(e.card_max - count.retained, 0)
+    late = rows[beyond_limit(count.row_codes[rows], room)]
 
     def problem(row: int) -> Problem:
         code = count.row_codes[row]
         return too_many_edges(e, count.sources[code].as_py(), total[code])
 
-    return row_violations(d, rows[rank >= room[codes]].tolist(), problem)
+    return row_violations(d, late.tolist(), problem)
 
 
 def _too_few(
