@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.graphs import Templates
+
 COUNTS = pytest.StashKey[list[dict[str, Any]]]()
 """What the workers of a parallel run say of their fault injection, for the line at its end."""
 
@@ -21,6 +23,12 @@ def _no_session_of_other_tests(request: pytest.FixtureRequest, monkeypatch: pyte
     """A test that is not about Spark is a program of its own: the session of the tests before it is not there."""
     if "spark" not in request.fixturenames and request.node.path.parent.name != "spark":
         monkeypatch.setattr("omnigraph.tasks.engine.active_session", lambda: None)
+
+
+@pytest.fixture(scope="session")
+def graph_templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """Copies of graphs that are built once."""
+    return Templates(tmp_path_factory.mktemp("templates"))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,6 +11,7 @@ import lance
 import pytest
 
 import omnigraph as og
+from tests.support.graphs import Templates
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -25,9 +26,13 @@ def _fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_LEASE_S", "0.3")
 
 
+def _build(path: Path) -> og.Graph:
+    return og.init(path, SCHEMA)
+
+
 @pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    return og.init(tmp_path / "graph", SCHEMA)
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "graph")
 
 
 @pytest.fixture(scope="session")
