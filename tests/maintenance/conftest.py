@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,7 @@ import pytest
 
 import omnigraph
 from tests.commit import deeds
-from tests.contention.processes import Processes
 from tests.support.graphs import Templates
-
-
-@pytest.fixture(scope="session")
-def processes() -> Iterator[Processes]:
-    with Processes() as running:
-        yield running
 
 
 def _build(path: Path) -> None:

@@ -13,7 +13,7 @@ from omnigraph.cli.main import main
 from omnigraph.maintenance import stats as module
 from tests.commit import plant
 from tests.maintenance.verify import damage
-from tests.maintenance.verify.test_around import gone
+from tests.support.dead_owners import gone
 from tests.support.graphs import Templates
 
 SCHEMA = """

@@ -22,7 +22,7 @@ LIMITS: dict[str, tuple[Any, ...]] = {
     "pipeline.merge_tasks.TASKS_BYTES_MIN": (0, 4_000, 8 << 20),
     "branch.merge.row_tasks.CHUNK_BYTES": (20_000, 200_000, 8 << 20),
     "branch.merge.row_tasks.FRAGMENT_BYTES": (20_000, 800_000, 64 << 20),
-    "storage.table_version.BOUNDED_ADDRESSES_MAX": (32, 16_384),
+    "storage.diff.table_version.BOUNDED_ADDRESSES_MAX": (32, 16_384),
 }
 
 
