@@ -21,10 +21,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # Asserts are rewritten once, by the first line, and not by every worker; what is wrong there, the second line tells.
 test: $(READY)            ## the whole test suite, five files at a time, since they also wait
 	-@$(BIN)/python -m pytest --collect-only -qq > /dev/null
-	$(BIN)/python -m pytest --numprocesses 5 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 5 --dist loadscope --no-loadscope-reorder --durations=10
 
 test-slow: $(READY)       ## what takes longer: samples of every fault, clusters, many processes, random runs
-	$(BIN)/python -m pytest -m 'slow and not long' --numprocesses 5 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest -m 'slow and not long' --numprocesses 5 --dist loadscope --no-loadscope-reorder --durations=10
 
 lint: $(READY)            ## ruff: rules and format
 	$(BIN)/ruff check .

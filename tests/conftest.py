@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.support import s3
+from tests.support.graphs import Templates
+
+if TYPE_CHECKING:
+    from tests.contention.processes import Processes
 
 COUNTS = pytest.StashKey[list[dict[str, Any]]]()
 """What the workers of a parallel run say of their fault injection, for the line at its end."""
@@ -21,6 +28,28 @@ def _no_session_of_other_tests(request: pytest.FixtureRequest, monkeypatch: pyte
     """A test that is not about Spark is a program of its own: the session of the tests before it is not there."""
     if "spark" not in request.fixturenames and request.node.path.parent.name != "spark":
         monkeypatch.setattr("omnigraph.tasks.engine.active_session", lambda: None)
+
+
+@pytest.fixture(scope="session")
+def graph_templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """Copies of graphs that are built once."""
+    return Templates(tmp_path_factory.mktemp("templates"))
+
+
+@pytest.fixture(scope="session")
+def processes() -> Iterator[Processes]:
+    """A fork server whose processes are started, stopped and killed."""
+    from tests.contention.processes import Processes
+
+    with Processes() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """The address of an S3 server on loopback."""
+    with s3.serving() as endpoint:
+        yield endpoint
 
 
 @pytest.hookimpl(optionalhook=True)

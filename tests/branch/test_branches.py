@@ -8,15 +8,20 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors
+from tests.support.graphs import Templates
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode City { name: String @key }\nedge In: Person -> City"
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    graph = og.init(tmp_path / "graph", SCHEMA)
+def _build(path: Path) -> og.Graph:
+    graph = og.init(path, SCHEMA)
     graph.insert({"Person": [{"name": "Ada", "age": 1}], "City": [{"name": "Bern"}]})
     return graph
+
+
+@pytest.fixture
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "graph")
 
 
 def names(graph: og.Graph, branch: str) -> list[str]:

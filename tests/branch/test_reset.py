@@ -14,6 +14,7 @@ from omnigraph import errors
 from omnigraph.branch import reset
 from omnigraph.storage.manifest.incarnations import start_of
 from omnigraph.storage.manifest.table import FULL_EVERY, RECENT_MAX, Manifest
+from tests.support.graphs import Templates
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode City { name: String @key }\nedge In: Person -> City"
 PHASES = ("prepare", "lock", "check", "plan", "effect", "publish", "acknowledge", "release")
@@ -24,13 +25,17 @@ def _short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_LEASE_S", "0.2")
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    graph = og.init(tmp_path / "graph", SCHEMA)
+def _build(path: Path) -> og.Graph:
+    graph = og.init(path, SCHEMA)
     for age in range(4):
         graph.upsert({"Person": [{"name": "Ada", "age": age}]})
     graph.insert({"City": [{"name": "Bern"}], "In": [{"src": "Ada", "dst": "Bern"}]})
     return graph
+
+
+@pytest.fixture
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "graph")
 
 
 def people(graph: og.Graph, **state: str) -> dict[str, int | None]:

@@ -15,16 +15,21 @@ from omnigraph.errors import HostileOrDamagedManifest, StorageError
 from omnigraph.maintenance.cleanup import execute
 from omnigraph.storage.manifest.table import Manifest
 from omnigraph.storage.manifest.tags import TAG, Tag
+from tests.support.graphs import Templates
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode City { name: String @key }"
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    graph = og.init(tmp_path / "graph", SCHEMA)
+def _build(path: Path) -> og.Graph:
+    graph = og.init(path, SCHEMA)
     for age in range(4):
         graph.upsert({"Person": [{"name": "Ada", "age": age}]})
     return graph
+
+
+@pytest.fixture
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "graph")
 
 
 def ages(graph: og.Graph, commit: str) -> list[int]:

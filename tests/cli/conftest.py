@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from omnigraph.cli.main import main
+from tests.support.s3 import bucket_at
 
 SCHEMA = """\
 node Person {
@@ -135,33 +136,8 @@ def graph(folder: Path, _templates: tuple[Path, Path]) -> Path:
     return Path(shutil.copytree(_templates[1], folder / "g"))
 
 
-@pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def bucket(s3_endpoint: str) -> Iterator[str]:
     """An empty bucket, and the environment that finds it."""
-    import boto3
-
-    variables = {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": s3_endpoint,
-        "AWS_ALLOW_HTTP": "true",
-    }
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3", endpoint_url=s3_endpoint, region_name="us-east-1")
-    client.create_bucket(Bucket="cli")
-    yield "s3://cli"
-    for found in client.list_objects_v2(Bucket="cli").get("Contents", []):
-        client.delete_object(Bucket="cli", Key=found["Key"])
+    with bucket_at(s3_endpoint, "cli"):
+        yield "s3://cli"

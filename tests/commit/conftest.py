@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +7,17 @@ import pytest
 
 import omnigraph
 from tests.commit import deeds
-from tests.contention.processes import Processes
+from tests.support.graphs import Templates
 
 
-@pytest.fixture(scope="session")
-def processes() -> Iterator[Processes]:
-    with Processes() as running:
-        yield running
+def _build(path: Path) -> None:
+    deeds.create(str(path))
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(graph_templates: Templates, tmp_path: Path) -> Path:
     """A small graph: Left and Right with two rows each, and an edge between them."""
-    deeds.create(str(tmp_path / "graph"))
-    return tmp_path / "graph"
+    return graph_templates.copy(_build, tmp_path / "graph")
 
 
 @pytest.fixture

@@ -26,8 +26,11 @@ from tests.commit.explore import interleavings, with_stops
 from tests.commit.pairs import PAIRS, Pair
 from tests.commit.stepper import Stepper, waiting_is_a_step, waiting_is_over_at_once
 
-# Much like others here: these run in `make torture` only.
-LONG_PAIRS = ("the same insert", "a write and a renamed property", "the same key")
+# Much like others here: these run in `make test-slow`, or in `make torture` only.
+MARKS = {
+    **dict.fromkeys(("different keys", "a write and a new property"), pytest.mark.slow),
+    **dict.fromkeys(("the same insert", "a write and a renamed property", "the same key"), pytest.mark.long),
+}
 STOPPED_PAIRS = ("different keys", "a write and a new property", "a write and the end of its branch")
 
 
@@ -89,7 +92,7 @@ def stopped(stage: Stage, pair: Pair, *, stops: int = 2, stride: int = 1) -> int
 
 @pytest.mark.parametrize(
     "pair",
-    [pytest.param(p, marks=pytest.mark.long) if p.name in LONG_PAIRS else p for p in PAIRS],
+    [pytest.param(p, marks=MARKS.get(p.name, ())) for p in PAIRS],
     ids=lambda pair: pair.name,
 )
 def test_every_interleaving_of_two_live_operations_ends_right(stage: Stage, pair: Pair) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,6 @@ from tests.contention.processes import Processes
 
 NOISE_S = 6.0
 """What a loaded machine may add to any wait."""
-
-
-@pytest.fixture(scope="session")
-def processes() -> Iterator[Processes]:
-    with Processes() as running:
-        yield running
 
 
 @pytest.fixture

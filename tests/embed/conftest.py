@@ -10,6 +10,7 @@ import pytest
 import omnigraph as og
 from omnigraph.pipeline.embed import http
 from tests.embed.server import KEY, Server, serving
+from tests.support.graphs import Templates
 
 SCHEMA = """
 node Post { key: String @key  text: String?  rank: I32?  vector: Vector(256)? @embed("text") }
@@ -26,15 +27,23 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    return og.init(tmp_path / "graph", SCHEMA)
+def _build(path: Path) -> og.Graph:
+    return og.init(path, SCHEMA)
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> og.Graph:
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "graph")
+
+
+def _build_small(path: Path) -> og.Graph:
+    return og.init(path, SMALL)
+
+
+@pytest.fixture
+def small(graph_templates: Templates, tmp_path: Path) -> og.Graph:
     """Vectors of eight dimensions, which the server on loopback makes."""
-    return og.init(tmp_path / "small", SMALL)
+    return graph_templates.open(_build_small, tmp_path / "small")
 
 
 @pytest.fixture

@@ -9,24 +9,14 @@ import pytest
 import omnigraph as og
 from tests.embed.conftest import SMALL, posts, texts, vectors
 from tests.embed.server import Server
+from tests.support.s3 import bucket_at
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    store.start()
-    host, port = store.get_host_and_port()
-    variables = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
-    for name, value in {**variables, "AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ALLOW_HTTP": "true"}.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1")
-    client.create_bucket(Bucket="embed")
-    yield "s3://embed/graph"
-    names = [o["Key"] for o in client.list_objects_v2(Bucket="embed").get("Contents", [])]
-    store.stop()
+def bucket(s3_endpoint: str) -> Iterator[str]:
+    with bucket_at(s3_endpoint, "embed") as client:
+        yield "s3://embed/graph"
+        names = [o["Key"] for o in client.list_objects_v2(Bucket="embed").get("Contents", [])]
     assert not [n for n in names if "__staging" in n]
     assert not [n for n in names if "/tree/" in n and n.endswith(".lance")]
 

@@ -105,13 +105,15 @@ def test_without_a_reserve_arrays_of_queries_make_room(forks: ForkServer, graph:
     assert is_whole(graph)
 
 
+@pytest.mark.slow
 def test_an_announcement_that_does_not_fit_leaves_tables_out(forks: ForkServer, graph: Path) -> None:
     """A table with very many unreferenced files of its own, and a reserve that is too small for their names."""
     (graph / RESERVE).unlink()
     table = max(graph.glob("nodes/*"))
-    for i in range(2500):
-        (table / "data" / f"{i:060x}.lance").touch()
-        os.utime(table / "data" / f"{i:060x}.lance", (0, 0))
+    for _ in range(450):  # with names as long as a file system allows: every call on a file goes through the supervisor
+        file = table / "data" / f"{os.urandom(120).hex()}.lance"
+        file.touch()
+        os.utime(file, (0, 0))
     (graph / RESERVE).write_bytes(os.urandom(80_000))
     done = on_disk(forks, graph, "clean", free_bytes=0, keep=1).value
     assert done["errors"] == [space.LEFT_OUT]

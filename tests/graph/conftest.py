@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from tests.support.graphs import Templates
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  email: String? @unique }
@@ -14,6 +15,10 @@ edge Wrote: Person -> Doc
 """
 
 
+def _build(path: Path) -> og.Graph:
+    return og.init(path, SCHEMA)
+
+
 @pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    return og.init(tmp_path / "graph", SCHEMA)
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "graph")

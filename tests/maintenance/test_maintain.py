@@ -18,7 +18,7 @@ from omnigraph.maintenance.maintain import run as module
 from omnigraph.maintenance.maintain.policy import MaintainPolicy, parse_maintain_policy, policy_of
 from tests.commit import plant
 from tests.maintenance.verify import damage
-from tests.maintenance.verify.test_around import gone
+from tests.support.dead_owners import gone
 
 SCHEMA = """
 node Person { name: String @key  age: I32? @index }

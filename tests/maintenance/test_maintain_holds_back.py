@@ -16,6 +16,7 @@ from omnigraph.maintenance.maintain.run import NOT_LOST, MaintainResult, indicat
 from omnigraph.maintenance.verify import CODES
 from omnigraph.maintenance.verify.findings import INDEX, Finding, make_finding
 from tests.maintenance.verify import damage
+from tests.support.graphs import Templates
 
 SCHEMA = """
 node Person { name: String @key  age: I32? @index }
@@ -24,13 +25,17 @@ edge Knows: Person -> Person
 """
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    graph = og.init(tmp_path / "g", SCHEMA)
+def _build(path: Path) -> og.Graph:
+    graph = og.init(path, SCHEMA)
     for i in range(4):
         people = [{"name": f"p{i}-{j}", "age": j} for j in range(3)]
         graph.insert({"Person": people, "City": [{"name": f"c{i}"}], "Knows": [{"src": f"p{i}-0", "dst": f"p{i}-1"}]})
     return graph
+
+
+@pytest.fixture
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "g")
 
 
 def versions(graph: og.Graph) -> set[Path]:

@@ -17,6 +17,7 @@ from omnigraph.errors import StorageError
 from omnigraph.maintenance.maintain import run as module
 from omnigraph.maintenance.maintain.report import Bar, bars
 from tests.maintenance.verify import damage
+from tests.support.graphs import Templates
 
 LONG = "AVeryLongNameOfATypeThatSomebodyMade"
 SCHEMA = f"""
@@ -28,12 +29,16 @@ GLYPH = 11 * 0.65
 """No font of one width has wider letters than this, at 11 px."""
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    graph = og.init(tmp_path / "g", SCHEMA)
+def _build(path: Path) -> og.Graph:
+    graph = og.init(path, SCHEMA)
     for i in range(3):
         graph.insert({"Person": [{"name": f"p{i}", "age": i}], f"{LONG}1": [{"name": f"a{i}"}]})
     return graph
+
+
+@pytest.fixture
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "g")
 
 
 class _Page(HTMLParser):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,7 @@ from omnigraph.storage.manifest.records import RECOVERY_ACTOR
 from tests.commit import plant
 from tests.contention.audit import objects_left, wrong_epochs
 from tests.contention.processes import Processes
-
-
-def die(processes: Processes, path: Path, phase: str, occurrence: int = 1, deed: str = "put") -> None:
-    arguments = {"uri": str(path), "deed": deed, "phase": phase, "occurrence": occurrence}
-    assert processes.run("perform_deed", arguments).status == -signal.SIGKILL
+from tests.support.dying import die
 
 
 def test_a_graph_at_rest_has_nothing_pending(path: Path, graph: Any) -> None:

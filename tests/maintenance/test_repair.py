@@ -19,19 +19,8 @@ from tests.commit.deeds import EVOLVED
 from tests.contention.audit import objects_left, wrong_epochs
 from tests.contention.processes import Processes
 from tests.maintenance import strangers
-from tests.maintenance.test_recover import die
-
-
-def ids(graph: Any, type_name: str = "Left", branch: str = "main") -> set[str]:
-    return set(graph.nodes(type_name, branch=branch)["id"].to_pylist())
-
-
-def row(result: Any, key: str = "node:Left") -> Any:
-    return next(t for t in result.tables if t.table_key == key)
-
-
-def pinned(graph: Any, type_name: str = "Left", branch: str = "main") -> int:
-    return strangers.place(graph, type_name, branch)[1]
+from tests.support.dying import die
+from tests.support.repairs import ids, pinned, row
 
 
 def newest(graph: Any, type_name: str = "Left", branch: str = "main") -> int:

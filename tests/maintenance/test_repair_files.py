@@ -20,7 +20,7 @@ from omnigraph.storage.durability import manifest_path
 from omnigraph.storage.lance import lance_api
 from tests.commit.deeds import SCHEMA
 from tests.maintenance import strangers
-from tests.maintenance.test_repair import ids, pinned, row
+from tests.support.repairs import ids, pinned, row
 
 
 def cut(path: str, size: int = 10) -> None:

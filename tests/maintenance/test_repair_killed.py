@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from tests.commit.test_killed_at_a_phase import Bench, occurrences
 from tests.contention.audit import objects_left, wrong_epochs
 from tests.contention.processes import Processes
+from tests.support.phase_bench import Bench, occurrences
 
 
 def left_ids(path: Path) -> set[str]:

@@ -14,7 +14,8 @@ from omnigraph.maintenance import stats as module
 from omnigraph.storage.objects.store import ObjectStore
 from tests.commit import plant
 from tests.maintenance.verify import damage
-from tests.maintenance.verify.test_around import gone
+from tests.support.dead_owners import gone
+from tests.support.graphs import Templates
 
 SCHEMA = """
 node Person { name: String @key  age: I32? @index  bio: String? }
@@ -23,14 +24,18 @@ edge Knows: Person -> Person
 """
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    graph = og.init(tmp_path / "g", SCHEMA)
+def _build(path: Path) -> og.Graph:
+    graph = og.init(path, SCHEMA)
     for i in range(10):
         people = [{"name": f"p{i}-{j}", "age": j, "bio": f"text {j}"} for j in range(3)]
         graph.insert({"Person": people, "Knows": [{"src": f"p{i}-0", "dst": f"p{i}-1"}]})
     graph.delete({"Person": [f"p{i}-2" for i in range(9)]})
     return graph
+
+
+@pytest.fixture
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "g")
 
 
 def table(graph: og.Graph, key: str, branch: str = "main") -> module.TableStats:

@@ -13,17 +13,22 @@ from omnigraph.cli.output import Table, aligned, cut
 from omnigraph.storage.durability import manifest_path
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture
 from tests.maintenance.verify import damage
+from tests.support.graphs import Templates
 
 LONG = "AVeryLongNameThatSomebodyChose"
 TYPES = ("Organization", f"{LONG}1", f"{LONG}2")
 SCHEMA = "\n".join(f"node {name} {{ name: String @key }}" for name in TYPES)
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    graph = og.init(tmp_path / "g", SCHEMA)
+def _build(path: Path) -> og.Graph:
+    graph = og.init(path, SCHEMA)
     graph.insert({name: [{"name": "a"}] for name in TYPES})
     return graph
+
+
+@pytest.fixture
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "g")
 
 
 def drawn(run: Cli, monkeypatch: pytest.MonkeyPatch, *args: object, columns: int) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from tests.support.graphs import Templates
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  joined: DateTime?  photo: Blob?  v: Vector(2)?  @range(age, 0..150) }
@@ -13,6 +14,10 @@ edge Knows: Person -> Person @card(0..2) { since: Date? }
 """
 
 
+def _build(path: Path) -> og.Graph:
+    return og.init(path, SCHEMA)
+
+
 @pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    return og.init(tmp_path / "graph", SCHEMA)
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "graph")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,12 +189,6 @@ class GraphMachine(RuleBasedStateMachine):
 
 def _names(state: State) -> dict[str, set[str]]:
     return {name: {p.name for p in t.properties if p.name != "name"} for name, t in state.types.items()}
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    with Processes() as running:
-        yield running
 
 
 def test_a_graph_is_what_a_dictionary_would_be(processes: Processes) -> None:

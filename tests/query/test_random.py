@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-import omnigraph as og
 from omnigraph.errors import QueryCheckError, QueryValueError
 from omnigraph.language.query import bind_params, check_query, parse_queries
 from omnigraph.query import Options, run_query
 from tests.query import random_reads
 from tests.query.oracle import Oracle, Unfit
+from tests.support.random_graphs import build
 
 GRAPHS = int(os.environ.get("OMNIGRAPH_RANDOM_GRAPHS", "2"))
 QUERIES = int(os.environ.get("OMNIGRAPH_RANDOM_QUERIES", "40"))
@@ -55,29 +55,6 @@ def act_large(set_: Callable[[str, object], None]) -> None:
     set_("omnigraph.query.execution.aggregate.DISTINCT_ROWS", 0)
     set_("omnigraph.query.tables.tables.RANKED_APART_MAX", 0)
     set_("omnigraph.query.tables.tables.LOOKUPS_MIN", 1)
-
-
-def build(path: Path, rng: random.Random, coverage: str) -> og.Graph:
-    """none: no index. full: all rows are covered. partial: rows were added, changed and removed after that."""
-    graph = og.init(path, random_reads.SCHEMA, row_ids=rng.choice(["stable", "stable", "address"]))
-    people, firms = [f"p{i}" for i in range(rng.randint(1, 7))], [f"c{i}" for i in range(rng.randint(0, 3))]
-    graph.insert(
-        {
-            "Person": [random_reads.person(rng, s) for s in people],
-            "Company": [random_reads.company(rng, s) for s in firms],
-            **random_reads.content(rng, people, firms),
-        }
-    )
-    if coverage != "none":
-        graph.optimize()
-    if coverage != "full":
-        more = [f"q{i}" for i in range(rng.randint(1, 3))]
-        graph.insert({"Person": [random_reads.person(rng, s) for s in more]})
-        graph.insert(random_reads.content(rng, [*people, *more], firms))
-        changed = rng.sample(people, min(2, len(people)))
-        graph.upsert({"Person": [random_reads.person(rng, s) for s in changed]})
-        graph.delete({"Person": rng.sample(people, min(1, len(people) - 1))})
-    return graph
 
 
 def same(a: Any, b: Any) -> bool:

@@ -506,26 +506,19 @@ def test_names_in_filter_texts_are_quoted_and_nothing_else() -> None:
 
 
 @pytest.mark.long
-def test_a_bucket_is_read_and_written_with_the_options_given(source: Any) -> None:
+def test_a_bucket_is_read_and_written_with_the_options_given(source: Any, s3_endpoint: str) -> None:
     """Executors get what the driver was told: the environment names no bucket."""
     import boto3
-    from moto.server import ThreadedMotoServer
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        endpoint = "http://{}:{}".format(*server.get_host_and_port())
-        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys)
-        client.create_bucket(Bucket="source")
-        store = {**keys, "region": "us-east-1", "endpoint": endpoint, "allow_http": "true"}
-        graph = og.init("s3://source/graph", SCHEMA, storage_options=store)
-        options = {f"storage.{key}": value for key, value in store.items()}
-        save(source.createDataFrame([("x",), ("y",)], "text string"), graph, "Note", **options)
-        assert sorted(row["text"] for row in read(source, graph, "Note", **options).collect()) == ["x", "y"]
-        assert client.list_objects_v2(Bucket="source", Prefix="graph/__staging").get("KeyCount") == 0
-    finally:
-        server.stop()
+    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    client = boto3.client("s3", endpoint_url=s3_endpoint, region_name="us-east-1", **keys)
+    client.create_bucket(Bucket="source")
+    store = {**keys, "region": "us-east-1", "endpoint": s3_endpoint, "allow_http": "true"}
+    graph = og.init("s3://source/graph", SCHEMA, storage_options=store)
+    options = {f"storage.{key}": value for key, value in store.items()}
+    save(source.createDataFrame([("x",), ("y",)], "text string"), graph, "Note", **options)
+    assert sorted(row["text"] for row in read(source, graph, "Note", **options).collect()) == ["x", "y"]
+    assert client.list_objects_v2(Bucket="source", Prefix="graph/__staging").get("KeyCount") == 0
 
 
 def test_the_examples_of_the_page_run(source: Any, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 import omnigraph as og
 from omnigraph.pipeline.export.stream import Format
 from tests.pipeline.conftest import SCHEMA
-from tests.pipeline.test_export import FORMATS, exported, rows_of, tree, worn
-from tests.spark.test_runner import Counting
+from tests.support.counting import Counting
+from tests.support.exports import FORMATS, exported, rows_of, tree, worn
 
 WRITE_PART = "omnigraph.pipeline.export.folder.write_part"
 

@@ -8,7 +8,7 @@ from typing import Any
 import omnigraph as og
 from tests.branch.merge.random_settings import patched
 from tests.branch.merge.support import require_clean
-from tests.branch.merge.test_tasks import BY_TASKS, IN_ONE_PIECE, doc, make_sides, rows_of
+from tests.support.merge_sides import BY_TASKS, IN_ONE_PIECE, doc, make_sides, rows_of
 
 
 def both_ways(graph: og.Graph, spark: Any, source: str, **options: Any) -> list[Any]:

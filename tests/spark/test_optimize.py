@@ -20,7 +20,7 @@ from omnigraph.storage.lance.indices import built_indices
 from tests.contention import keepers
 from tests.maintenance.optimize.answers import disagreements
 from tests.spark import dying_optimize
-from tests.spark.test_runner import Counting
+from tests.support.counting import Counting
 
 ROWS = 420
 ALIKE = ("fragments_removed", "fragments_added", "committed", "coverage_before", "coverage_after", "indexes_built")

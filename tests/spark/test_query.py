@@ -16,7 +16,7 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import NotOnSpark, QueryCheckError, QueryValueError, UsageError
 from tests.query import random_reads
-from tests.query.test_random import build
+from tests.support.random_graphs import build
 
 SEEDS = [int(s) for s in os.environ.get("OMNIGRAPH_SEEDS", "3").split(",")]
 QUERIES = int(os.environ.get("OMNIGRAPH_SPARK_QUERIES", "3"))

@@ -13,7 +13,7 @@ import pytest
 import omnigraph as og
 from omnigraph.maintenance.verify import rows
 from tests.maintenance.verify import damage
-from tests.spark.test_runner import Counting
+from tests.support.counting import Counting
 
 STAGES = {
     "digests": ("omnigraph.maintenance.verify.rows.digest_rows", "digest_then_die_once"),

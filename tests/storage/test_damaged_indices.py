@@ -121,7 +121,14 @@ def refused(act: Callable[[], object]) -> None:
     assert "omnigraph optimize" in caught.value.remedy
 
 
-@pytest.mark.parametrize("name", ["page_data.lance", "part_0_docs.lance", "index.idx", "auxiliary.idx", "*.*"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "page_data.lance",
+        "*.*",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("part_0_docs.lance", "index.idx", "auxiliary.idx")),
+    ],
+)
 def test_optimize_builds_the_index_anew(path: Path, name: str) -> None:
     damage(path, name)
     graph = og.open(path, engine="local")

@@ -20,7 +20,7 @@ from lance.commit import CommitConflictError
 from lance.fragment import FragmentMetadata
 from lance.query import MatchQuery
 
-from tests.storage.test_lance_traps import (
+from tests.support.lance_traps import (
     ASKED,
     KINDS,
     ROWS,

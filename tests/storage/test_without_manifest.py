@@ -234,6 +234,7 @@ def run_verbs(
     return errors
 
 
+@pytest.mark.slow
 def test_every_verb_says_that_access_is_denied(s3: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refusing(s3, ANSWERS["access_denied"])
     for verb, told in run_verbs(URI, tmp_path, capsys).items():

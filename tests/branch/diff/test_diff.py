@@ -17,11 +17,12 @@ from omnigraph.language.schema.model import Schema
 from omnigraph.storage.diff.table_version import TableVersion
 from omnigraph.storage.objects import leases
 from tests.branch.merge.support import SCHEMA, edge_ids, make_graph
+from tests.support.graphs import Templates
 
 
 @pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    return make_graph(tmp_path / "graph")
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(make_graph, tmp_path / "graph")
 
 
 def head(graph: og.Graph, branch: str = "main") -> str:

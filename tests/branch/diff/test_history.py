@@ -12,11 +12,12 @@ import omnigraph as og
 from omnigraph.storage.diff.table_version import TableVersion
 from tests.branch.diff.oracle import NAMES, History, expected_changes
 from tests.branch.merge.support import make_graph
+from tests.support.graphs import Templates
 
 
 @pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    return make_graph(tmp_path / "graph")
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(make_graph, tmp_path / "graph")
 
 
 def told(history: Any) -> list[tuple[str | None, tuple[str, ...], Any]]:

@@ -12,14 +12,19 @@ from omnigraph.branch.feed.cursor import Cursor
 from omnigraph.errors import BranchNotFound, FeedBranchReplaced, InvalidCursor, UnknownType, UsageError
 from tests.branch.feed.support import RENAMED, SCHEMA, changes_of, expected_feed, flattened
 from tests.branch.operations import record_merge
+from tests.support.graphs import Templates
 
 
-@pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    graph = og.init(tmp_path / "graph", SCHEMA)
+def _build(path: Path) -> og.Graph:
+    graph = og.init(path, SCHEMA)
     graph.insert({"Person": [{"name": "Ada", "age": 36}, {"name": "Bob"}, {"name": "Cem"}]})
     graph.insert({"Knows": [{"id": "k1", "from": "Ada", "to": "Bob", "w": 1}]})
     return graph
+
+
+@pytest.fixture
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "graph")
 
 
 def test_a_page_tells_operation_images_and_changed_properties(graph: og.Graph) -> None:

@@ -23,7 +23,7 @@ from tests.branch.feed.support import (
 )
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 3))])
 def test_the_feed_is_what_full_scans_differ_in(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.commit.operation.FOLD_AT", 4)
     graph = make_history(tmp_path / "graph", seed, steps=18)
@@ -69,7 +69,7 @@ class Replica:
         self.cursor = baseline.cursor
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [11, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_replica_beside_cleanup_is_the_graph(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.commit.operation.FOLD_AT", 4)
     rng = random.Random(seed)

@@ -8,11 +8,12 @@ import pytest
 
 import omnigraph as og
 from tests.branch.merge.support import edges, make_graph, people, require_clean
+from tests.support.graphs import Templates
 
 
 @pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    return make_graph(tmp_path / "graph")
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(make_graph, tmp_path / "graph")
 
 
 def _commit(result: og.WriteResult) -> str:

@@ -13,8 +13,8 @@ import pytest
 from omnigraph.errors import QueryCheckError, QueryError, QuerySyntaxError
 from omnigraph.language.query import CODES, check_query, lint_queries, operation, parse_queries, render
 from tests.language.query.random_queries import random_query
-from tests.language.query.test_show import CANONICAL
 from tests.language.query.texts import SCHEMA
+from tests.support.canonical_queries import CANONICAL
 
 SECONDS_PER_TEST = 2.0
 WORDS = r"""

@@ -10,6 +10,7 @@ import pytest
 from omnigraph.language.schema import Schema, parse_schema, plan_changes, render
 from omnigraph.language.schema.merge import SchemaMerge, merge_schemas
 from tests.language.schema.texts import accepted
+from tests.support.merged_schemas import content
 
 BASE = "node P { k: String @key  a: I32?  e: enum(x, y)? } node Q { n: I32? } edge K: P -> Q { s: Date? }"
 _NUMBERS = count(500)
@@ -522,22 +523,3 @@ def test_a_revert_removes_indices_and_keeps_values_of_enums() -> None:
     merged = merge_schemas(after, after, before)
     assert steps(merged) == ["update node P: @index"]
     assert merged.result.node["P"].by_name["e"].type.values == ("x", "y", "z")
-
-
-def content(schema: Schema) -> object:
-    """Everything but ids, text and order; not how names came about."""
-
-    def annotations(owner):  # type: ignore[no-untyped-def]
-        return {(a.name, repr(a.argument), a.options) for a in owner.annotations if a.name != "rename_from"}
-
-    def of(t):  # type: ignore[no-untyped-def]
-        head = replace(t, id="", aliases=(), properties=(), constraints=(), annotations=())
-        properties = {p.name: (p.type, p.nullable, frozenset(annotations(p))) for p in t.properties}
-        constraints = {(c.kind, frozenset(c.properties), c.low, c.high, c.pattern) for c in t.constraints}
-        return head, annotations(t), properties, constraints
-
-    interfaces = {
-        i.name: {p.name: (p.type, p.nullable, frozenset(annotations(p))) for p in i.properties}
-        for i in schema.interfaces
-    }
-    return {t.key: of(t) for t in schema.types()}, interfaces

@@ -34,8 +34,8 @@ from omnigraph.language.schema.model import (
     PropertyType,
 )
 from omnigraph.language.schema.threeway import with_endpoints
-from tests.language.schema.test_merge import content
-from tests.language.schema.test_properties import without_ids
+from tests.support.merged_schemas import content
+from tests.support.schema_ids import without_ids
 
 TYPES = ("A", "B", "C", "D", "E")
 NAMES = ("a", "b", "c", "d")

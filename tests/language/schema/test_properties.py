@@ -21,6 +21,7 @@ from omnigraph.language.schema import (
 )
 from omnigraph.language.schema.constraints import constraint_identity
 from tests.language.schema.strategies import edits, schemas
+from tests.support.schema_ids import without_ids
 
 RELAXED = settings(
     max_examples=30,
@@ -28,13 +29,6 @@ RELAXED = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-
-
-def without_ids(schema: Schema) -> Schema:
-    def bare(t):  # type: ignore[no-untyped-def]
-        return replace(t, id="", properties=tuple(replace(p, id="") for p in t.properties))
-
-    return replace(schema, nodes=tuple(map(bare, schema.nodes)), edges=tuple(map(bare, schema.edges)), source="")
 
 
 def content(schema: Schema) -> object:

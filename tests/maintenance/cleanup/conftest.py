@@ -11,6 +11,8 @@ import lance
 import pytest
 
 import omnigraph as og
+from tests.support.graphs import Templates
+from tests.support.s3 import bucket_at
 
 SCHEMA = """
 node Person { name: String @key  age: I32? }
@@ -25,9 +27,13 @@ def _fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIGRAPH_LEASE_S", "0.3")
 
 
+def _build(path: Path) -> og.Graph:
+    return og.init(path, SCHEMA)
+
+
 @pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
-    return og.init(tmp_path / "graph", SCHEMA)
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
+    return graph_templates.open(_build, tmp_path / "graph")
 
 
 @pytest.fixture(scope="session")
@@ -46,26 +52,10 @@ def history(_history: Path, tmp_path: Path) -> og.Graph:
     return og.open(shutil.copytree(_history, tmp_path / "graph"))
 
 
-@pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    import boto3
-
-    variables = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
-    for name, value in {**variables, "AWS_ENDPOINT_URL": s3_endpoint, "AWS_ALLOW_HTTP": "true"}.items():
-        monkeypatch.setenv(name, value)
-    boto3.client("s3", endpoint_url=s3_endpoint, region_name="us-east-1").create_bucket(Bucket="cleanup")
-    return "s3://cleanup/graph"
+def bucket(s3_endpoint: str) -> Iterator[str]:
+    with bucket_at(s3_endpoint, "cleanup"):
+        yield "s3://cleanup/graph"
 
 
 def pin_of(graph: og.Graph, type_name: str = "Person", branch: str = "main") -> Any:

@@ -18,7 +18,7 @@ from omnigraph.maintenance.cleanup import run as module
 from omnigraph.storage import durability
 from omnigraph.storage.objects import leases
 from tests.maintenance.cleanup.conftest import DAY_S, make_old, pin_of, root_of, rows
-from tests.maintenance.cleanup.test_stopped import Stop
+from tests.support.stops import Stop
 
 Hook = Callable[[], None]
 WAIT_S = 60.0

@@ -24,6 +24,7 @@ from omnigraph.storage.objects import leases
 from tests.faults.scenes import Place
 from tests.faults.worn import _Tiny, create_by_address
 from tests.maintenance.cleanup.conftest import make_old
+from tests.support.stops import Stop
 
 SCHEMA = """
 node P { name: String @key  v: I64? @index  bio: String?  vector: Vector(4)? @embed(bio) }
@@ -47,24 +48,6 @@ def path(_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     monkeypatch.setenv("OMNIGRAPH_THREADS", "1")
     monkeypatch.setitem(provider.KINDS, "tiny", provider.Kind(_Tiny, "tiny", 16, 16))
     return Path(shutil.copytree(_template, tmp_path / "graph"))
-
-
-class Stop:
-    """An observer that stops its operation before the nth time that it comes to a phase, and lets others act."""
-
-    def __init__(self, phase: str, nth: int, others: Callable[[], None], *, past_lease: bool = True) -> None:
-        self._phase, self._left, self._others, self._past_lease = phase, nth, others, past_lease
-        self.graph: og.Graph | None = None
-        self.stopped = False
-
-    def __call__(self, phase: str) -> None:
-        self._left -= phase == self._phase
-        if self._left == 0 and phase == self._phase and not self.stopped:
-            self.stopped = True
-            assert self.graph is not None
-            if self._past_lease:
-                self.graph._committer.locks._heartbeats._watched.clear()
-            self._others()
 
 
 def clean(path: Path, *, aged: bool, lease_lost: bool) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
+from tests.support.graphs import Templates
 
 SCHEMA = """
 node Person { name: String @key  age: I32? @index }
@@ -20,10 +21,14 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMNIGRAPH_ENGINE", raising=False)
 
 
+def _build(path: Path) -> og.Graph:
+    return og.init(path, SCHEMA)
+
+
 @pytest.fixture
-def graph(tmp_path: Path) -> og.Graph:
+def graph(graph_templates: Templates, tmp_path: Path) -> og.Graph:
     """A graph of four types, empty."""
-    return og.init(tmp_path / "graph", SCHEMA)
+    return graph_templates.open(_build, tmp_path / "graph")
 
 
 def people(graph: og.Graph, first: int, last: int, *, branch: str = "main") -> None:

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,6 @@ NOISE_S = 8.0
 LONG_LEASE_S = 60.0
 SHORT_LEASE_S = 0.5
 DEFERRED = {"defer_index_remap": True, "target_rows_per_fragment": 2000}
-
-
-@pytest.fixture(scope="session")
-def processes() -> Iterator[Processes]:
-    with Processes() as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

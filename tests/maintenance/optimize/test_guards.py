@@ -6,9 +6,7 @@ every index answers what a scan answers. Deferred rewrites and saved plans: `tes
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import lance
 import pytest
@@ -16,44 +14,14 @@ import pytest
 import omnigraph as og
 from omnigraph.index import segments
 from omnigraph.maintenance.optimize import indices
-from omnigraph.maintenance.optimize.prepare import Preparation
 from omnigraph.storage.lance import rewrite
 from omnigraph.storage.lance.indices import built_indices
 from tests.maintenance import strangers
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import SCHEMA, people
 from tests.maintenance.optimize.tables import coverage, keys, opened
-from tests.maintenance.optimize.test_indices import exchange_vectors as exchange_vectors
-
-POSTS = 'node Post { name: String @key  text: String?  vec: Vector(8)? @embed("text") @index }'
-AS_IT_IS = {"target_rows_per_fragment": 2}
-"""Fragments of two rows are full then: there is only work for indices."""
-
-
-def meanwhile(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """`act` comes once, when all is prepared and nothing is committed."""
-    run, acts = Preparation.run, iter([act])
-
-    def raced(self: Any, *args: Any, **options: Any) -> Any:
-        late = run(self, *args, **options)
-        for once in acts:
-            once()
-        return late
-
-    patch.setattr(Preparation, "run", raced)
-
-
-def posts(path: Path, fragments: int, rows: int, **options: Any) -> og.Graph:
-    """`fragments` of so many rows each, with vectors."""
-    graph = og.init(path, POSTS, **options)
-    for first in range(0, fragments * rows, rows):
-        numbers = range(first, first + rows)
-        graph.insert({"Post": [{"name": f"p{i}", "text": f"text {i}", "vec": [1.0 + i] * 7 + [1.0]} for i in numbers]})
-    return graph
-
-
-def is_exchanged(vector: list[float]) -> bool:
-    return vector[0] == 1.0 and vector[1] >= 2.0
+from tests.support.exchanged_vectors import exchange_vectors as exchange_vectors
+from tests.support.guards import AS_IT_IS, is_exchanged, meanwhile, posts
 
 
 def require_right(graph: og.Graph, name: str = "Person") -> None:

@@ -22,7 +22,7 @@ from omnigraph.storage.manifest.records import Pin
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import SCHEMA, people
 from tests.maintenance.optimize.tables import coverage, keys, opened
-from tests.maintenance.optimize.test_guards import AS_IT_IS, exchange_vectors, is_exchanged, meanwhile, posts
+from tests.support.guards import AS_IT_IS, exchange_vectors, is_exchanged, meanwhile, posts
 
 
 @pytest.fixture

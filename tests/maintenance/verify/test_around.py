@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import lance
 import pytest
 
 import omnigraph as og
-from omnigraph.commit import owner
 from omnigraph.commit.stamp import Stamp
 from omnigraph.storage.durability import manifest_path
 from omnigraph.storage.lance import lance_api
 from tests.commit import plant
 from tests.maintenance.verify import damage
+from tests.support.dead_owners import Meanwhile, gone
 
 DAY_S = 24 * 3600.0
-
-
-def gone() -> dict[str, Any]:
-    """An owner that was a process of this machine and is none any more."""
-    return {**owner.myself(), "start": "1"}
 
 
 def test_an_operation_of_a_dead_writer(plain: og.Graph) -> None:
@@ -174,23 +168,6 @@ def test_a_fork_that_no_branch_has_once_it_is_old(plain: og.Graph) -> None:
     damage.age(damage.folder(plain, damage.pin_of(plain, "City")) / "tree" / "0123456789ab-7-feed")
     finding = damage.only(plain.verify(quick=True), "orphan_fork", severity="warning", table="node:City")
     assert finding.examples == ("0123456789ab-7-feed",)
-
-
-class Meanwhile:
-    """A watcher that does something when a stage begins."""
-
-    def __init__(self, stage: str, work: Any) -> None:
-        self._stage, self._work = stage, work
-
-    def engine(self, name: str, reason: str) -> None:
-        return
-
-    def stage(self, name: str, *, tasks: int) -> None:
-        if name == self._stage:
-            self._work()
-
-    def advance(self, *, tasks: int, rows: int, size_bytes: int) -> None:
-        return
 
 
 def test_a_version_that_was_replaced_and_collected_meanwhile_is_no_error(plain: og.Graph) -> None:

@@ -15,7 +15,7 @@ from omnigraph.maintenance.verify.indices import check_index, index_tasks
 from omnigraph.maintenance.verify.scope import FrozenManifest, location_json, scope_of
 from tests.commit import plant
 from tests.maintenance.verify import damage
-from tests.maintenance.verify.test_around import gone
+from tests.support.dead_owners import gone
 
 
 def garbage(file: Path) -> None:

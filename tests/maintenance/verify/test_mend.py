@@ -19,7 +19,7 @@ from omnigraph.cli.main import main
 from omnigraph.maintenance.verify import Finding
 from omnigraph.storage.lance.indices import built_indices
 from tests.maintenance.verify import damage
-from tests.maintenance.verify.test_indices import CHANGES, forge
+from tests.support.forged_indices import CHANGES, forge
 
 
 def fresh(graph: og.Graph) -> og.Graph:

@@ -12,7 +12,7 @@ import omnigraph as og
 from omnigraph.maintenance.verify import VerifyResult
 from omnigraph.maintenance.verify.recheck import ROUNDS_MAX
 from tests.maintenance.verify import damage
-from tests.maintenance.verify.test_around import Meanwhile
+from tests.support.dead_owners import Meanwhile
 
 BLOBS = "looking at blobs"
 
