@@ -30,7 +30,7 @@ def answer(cli: Cli, *words: str) -> Any:
 
 def test_the_json_of_a_run_is_a_contract(cli: Cli, worn: str) -> None:
     body = answer(cli, "optimize", worn)
-    assert set(body) == {"branch", "tables", "commit", "commits", "engine", "seconds", "rounds"}
+    assert set(body) == {"ok", "branch", "tables", "commit", "commits", "engine", "seconds", "rounds"}
     assert body["engine"] == "local"
     assert body["commit"]["actor"] == "omnigraph:optimize"
     assert body["commits"] == [body["commit"]]

@@ -42,7 +42,7 @@ def person(document: dict[str, Any]) -> dict[str, Any]:
 def test_the_preview_tells_what_would_change_and_ends_well(done: Cli, graph: Path) -> None:
     drifted(graph)
     document = done("repair", graph, "--json").json
-    assert list(document) == ["branch", "confirmed", "tables", "commit"]
+    assert list(document) == ["ok", "branch", "confirmed", "tables", "commit"]
     row = person(document)
     assert list(row) == FIELDS
     assert (row["classification"], row["action"], row["operations"]) == ("suspicious", "would_refuse", ["Delete"])

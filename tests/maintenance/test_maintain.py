@@ -315,7 +315,7 @@ def test_the_json_is_the_documented_contract(graph: og.Graph, capsys: pytest.Cap
     for step in body["steps"]:
         assert set(step) == {"step", "branch", "outcome", "summary", "notes", "error", "seconds", "result"}
     by_name = {s["step"]: s["result"] for s in body["steps"]}
-    assert set(by_name["recover"]) == {"settled", "pending", "waited_s"}
+    assert set(by_name["recover"]) == {"ok", "settled", "pending", "waited_s"}
     assert set(by_name["verify"]) == {"ok", "checked", "findings", "engine", "seconds"}
     assert by_name["optimize"]["commit"]["actor"] == "omnigraph:optimize"
     assert by_name["cleanup"]["confirmed"] is True

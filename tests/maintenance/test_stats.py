@@ -191,7 +191,7 @@ def test_the_json_is_this(graph: og.Graph, capsys: pytest.CaptureFixture[str]) -
     document = json.loads(capsys.readouterr().out)
     assert document == graph.stats().to_json()
     assert list(document) == [
-        *("uri", "branch", "commit", "row_ids", "branches", "tags", "commits", "manifest_versions"),
+        *("ok", "graph", "uri", "branch", "commit", "row_ids", "branches", "tags", "commits", "manifest_versions"),
         "manifest_fragments",
         *("manifest_bytes", "pending", "pending_dead", "staging_bytes", "last_optimize", "last_optimize_commit"),
         *("rows", "fragments", "small_fragments", "bytes_live", "bytes_on_disk", "versions", "forks", "coverage"),

@@ -70,8 +70,14 @@ class RecoverResult:
     pending: tuple[Pending, ...]
     waited_s: float
 
+    @property
+    def ok(self) -> bool:
+        """Whether every operation is decided."""
+        return not self.pending
+
     def to_json(self) -> dict[str, Any]:
         return {
+            "ok": self.ok,
             "settled": [s.to_json() for s in self.settled],
             "pending": [p.to_json() for p in self.pending],
             "waited_s": self.waited_s,

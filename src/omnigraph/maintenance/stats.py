@@ -194,6 +194,8 @@ class GraphStats:
         own = {k: v for k, v in asdict(self).items() if k not in ("tables", "advice")}
         totals = ("rows", "fragments", "small_fragments", "bytes_live", "bytes_on_disk", "versions", "forks")
         return {
+            "ok": self.ok,
+            "graph": self.uri,
             **own,
             **{name: getattr(self, name) for name in totals},
             "coverage": round(self.coverage, 4),

@@ -33,7 +33,8 @@ def test_errors_end_in_exit_code_1_and_name_the_remedy(plain: og.Graph, capsys: 
     shown = capsys.readouterr()
     assert shown.err == ""
     (finding,) = json.loads(shown.out)["findings"]
-    assert list(finding) == ["code", "severity", "message", "remedy", "table", "branch", "count", "examples"]
+    fields = ["code", "severity", "message", "remedy", "table", "branch", "count", "examples"]
+    assert list(finding) == [*fields, "table_key"]
     assert finding["code"] == "dangling_endpoint"
     assert main(["verify", plain.uri, "--engine", "local", "-q"]) == 1
     text = capsys.readouterr().out

@@ -146,6 +146,11 @@ class CleanupResult:
         errors = [*(t.error for t in self.tables), *(f.error for f in self.reclaimed_forks)]
         return any((*errors, *(s.error for s in (*self.staging, *self.caches))))
 
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed; what a plan names and is kept is no failure."""
+        return not self.failed
+
     def table(self, key: str) -> TableResult:
         """The result of one table, by its table key."""
         return next(t for t in self.tables if t.table_key == key)
@@ -155,6 +160,7 @@ class CleanupResult:
         return {
             "omnigraph_cleanup": SHAPE,
             "graph": plan.graph,
+            "ok": self.ok,
             "made_at": datetime.fromtimestamp(plan.made_at_s, UTC).isoformat(timespec="milliseconds"),
             "policy": plan.policy.to_json(),
             "confirmed": self.confirmed,

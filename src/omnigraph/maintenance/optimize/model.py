@@ -340,6 +340,7 @@ class OptimizeResult:
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "ok": self.ok,
             "branch": self.branch,
             "tables": [t.to_json() for t in self.tables],
             "commit": None if self.commit is None else self.commit.to_json(),

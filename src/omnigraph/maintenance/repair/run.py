@@ -82,8 +82,14 @@ class RepairResult:
         """Whether a table should have been repaired and was not."""
         return any(t.action == "refused" for t in self.tables)
 
+    @property
+    def ok(self) -> bool:
+        """Whether no table was refused."""
+        return not self.refused
+
     def to_json(self) -> dict[str, Any]:
         return {
+            "ok": self.ok,
             "branch": self.branch,
             "confirmed": self.confirmed,
             "tables": [t.to_json() for t in self.tables],

@@ -256,7 +256,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         body = {k: v for k, v in asdict(self).items() if k not in ("version", "cause")}
-        return {**body, "examples": list(self.examples)}
+        return {**body, "table_key": self.table, "examples": list(self.examples)}
 
 
 def make_finding(
