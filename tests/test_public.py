@@ -14,28 +14,10 @@ import pytest
 
 import omnigraph
 from omnigraph import errors
+from tests.support.layers import LAYERS
 
 SOURCE = Path(omnigraph.__file__).parent
 DOCS = SOURCE.parent.parent / "docs"
-LAYERS = (
-    {"errors"},
-    {"config", "arguments"},
-    {"language"},
-    {"config.yaml", "storage", "legacy.heads", "legacy.formats"},
-    {"commit", "legacy"},
-    {"graph.snapshot", "graph.results", "graph.commits"},
-    {"tasks"},
-    {"rules"},
-    {"write", "branch", "index"},
-    {"pipeline", "graph.reads"},
-    {"maintenance", "query"},
-    {"graph.maintenance", "graph.queries", "graph.prepared_query", "graph.branches", "graph.versions"},
-    {"graph"},
-    {"pipeline.file"},
-    {"demo"},
-    {"cli"},
-)
-"""From the lowest to the highest. A part of a package may stand elsewhere than the package: the longest name counts."""
 NOT_EXPORTED = {
     *("Any", "Callable", "Iterator", "Literal", "Mapping", "Sequence", "Unpack", "None", "DataFrame", "Event"),
     *("Address", "AsOf", "Format", "Rows", "Source", "Table"),  # aliases of types of Python and Arrow

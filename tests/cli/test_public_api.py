@@ -27,7 +27,7 @@ EXCEPTIONS = {
     "omnigraph.pipeline.load.input_files": {"REJECTED", "find_files"},
     "omnigraph.pipeline.load.table_sources": {"parse_option"},
     "omnigraph.tasks.session": {"SparkSettings"},
-    "omnigraph.tasks.progress": {"Silent", "Watcher"},
+    "omnigraph.tasks.progress": {"SilentWatcher", "Watcher"},
     # Pipeline files are checked, and asked about, before they run; what they conceal is not printed.
     "omnigraph.pipeline.file.run": {"check_pipeline", "concealed", "plan_pipeline", "run_pipeline"},
     # Addresses, also those of a cluster, whose state is no part of a graph.
@@ -55,7 +55,7 @@ EXCEPTIONS = {
     "omnigraph.language.schema.parse": {"parse_schema"},
     "omnigraph.language.schema.model": {"Property", "Schema"},
     # The demo is a program of its own.
-    "omnigraph.demo.narrator": {"Stage"},
+    "omnigraph.demo.narrator": {"Narrator"},
     "omnigraph.demo.story": {"prepare_folder", "summary", "tell"},
 }
 """Names of other modules that the command line may use at run time, by reason."""

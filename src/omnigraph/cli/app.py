@@ -18,6 +18,7 @@ from omnigraph.cli.commands import (
     changes,
     cleanup,
     clone,
+    completion,
     data,
     demo,
     diff,
@@ -443,6 +444,13 @@ VERBS = (
         "Show what omnigraph does, on made-up data.",
         demo.demo,
         ("omnigraph demo", "omnigraph demo --scale 0.1 --keep ./demo"),
+    ),
+    Verb(
+        "completion",
+        "bash|zsh|fish",
+        "Print a script that completes words in a shell.",
+        completion.completion,
+        ("omnigraph completion bash > omnigraph.bash", "omnigraph completion fish > omnigraph.fish"),
     ),
     Verb("version", "[OPTIONS]", "Show the version.", local.version, ("omnigraph version", "omnigraph version --json")),
 )

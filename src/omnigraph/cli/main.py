@@ -17,6 +17,8 @@ from collections.abc import Sequence
 
 from omnigraph.cli.logs import hide_logs
 
+COMPLETE = "_OMNIGRAPH_COMPLETE"
+"""Set by the scripts of `omnigraph completion`: the words typed so far are to be completed."""
 _OLD_NAMES = {
     ("check",): "lint",
     ("query", "lint"): "lint",
@@ -30,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
     try:
+        if COMPLETE in os.environ:
+            return _complete(os.environ[COMPLETE])
         return _run(_renamed(args) or ["--help"])
     except BaseException as error:  # the last line of defence: whatever it is gets a sentence and an exit code
         if isinstance(error, SystemExit):
@@ -54,6 +58,12 @@ def _renamed(args: Sequence[str]) -> list[str]:
     new = _OLD_NAMES[old]
     sys.stderr.write(f"warning: `omnigraph {' '.join(old)}` is now called `omnigraph {new}`.\n")
     return [new, *args[len(old) :]]
+
+
+def _complete(instruction: str) -> int:
+    from omnigraph.cli.commands.completion import complete
+
+    return complete(instruction)
 
 
 def _run(args: list[str]) -> int:

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
+from omnigraph.cli.commands.completion import branch_names
+
 # Arguments are hidden from the list of options because the usage line of each verb names them.
 Uri = Annotated[str | None, Argument(hidden=True)]
 Words = Annotated[list[str] | None, Argument(hidden=True)]
@@ -33,7 +35,7 @@ GraphId = Annotated[
 ]
 Json = Annotated[bool, Option("--json", help="Answer with one JSON document, also on failure.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Do not say on stderr what is written where, and no progress.")]
-Branch = Annotated[str, Option("--branch", "-b", metavar="NAME", help="The branch.")]
+Branch = Annotated[str, Option("--branch", "-b", metavar="NAME", help="The branch.", autocompletion=branch_names)]
 At = Annotated[
     str | None,
     Option(

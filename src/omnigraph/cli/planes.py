@@ -17,7 +17,7 @@ Plane = Literal["data", "direct", "local"]
 
 MAINTENANCE = {"optimize", "repair", "relocate", "cleanup", "verify", "maintain", "stats"}
 DIRECT = {"init", "clone", "lint", "schema plan"} | MAINTENANCE
-LOCAL = {"version"}
+LOCAL = {"completion", "version"}
 
 _ADDRESSES = {
     "--server": "a server",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Option
 
 from omnigraph.cli.changes_text import change_lines, stat_table, value_text
+from omnigraph.cli.commands.completion import type_names
 from omnigraph.cli.commands.export import Types
 from omnigraph.cli.commands.query import refuse_terminal, sink_of
 from omnigraph.cli.files import written
@@ -60,7 +61,7 @@ Out = Annotated[
         show_default=False,
     ),
 ]
-TypeName = Annotated[str, Option("--type", metavar="NAME", help="The node or edge type.")]
+TypeName = Annotated[str, Option("--type", metavar="NAME", help="The node or edge type.", autocompletion=type_names)]
 Id = Annotated[str, Option("--id", metavar="ID", help="The entity's id.")]
 
 

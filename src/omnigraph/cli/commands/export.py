@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Option
 
+from omnigraph.cli.commands.completion import type_names
 from omnigraph.cli.files import written
 from omnigraph.cli.options import AsOf, At, Branch, Conf, Engine, Json, Master, Quiet, Store, Uri
 from omnigraph.cli.output import Answer, count, echo_target, stdout_bytes
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
 
 Types = Annotated[
     list[str] | None,
-    Option("--type", metavar="NAME", help="Only this node or edge type; may be repeated.", show_default=False),
+    Option(
+        "--type",
+        metavar="NAME",
+        help="Only this node or edge type; may be repeated.",
+        show_default=False,
+        autocompletion=type_names,
+    ),
 ]
 Format = Annotated[
     Literal["jsonl", "parquet", "csv", "lance"],
