@@ -121,7 +121,7 @@ def test_without_a_folder_to_keep_the_report_stays(tmp_path: Path, monkeypatch: 
 def test_a_folder_with_other_things_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     (tmp_path / "people.csv").write_text("mine")
-    with pytest.raises(UsageError, match="no demo made it"):
+    with pytest.raises(UsageError, match="not from a demo"):
         prepare_folder(str(tmp_path))
     assert (tmp_path / "people.csv").read_text() == "mine"
     (tmp_path / MARK).write_text("")

@@ -20,7 +20,7 @@ LIMITS: dict[str, tuple[Any, ...]] = {
     "storage.diff.table_version.FILTER_ADDRESSES_MAX": (2, 1_024),
     "branch.merge.operation.QUICK_ROWS_MAX": (0, 2_000),
     "pipeline.merge_tasks.TASKS_BYTES_MIN": (0, 4_000, 8 << 20),
-    "branch.merge.row_tasks.CHUNK_BYTES": (20_000, 200_000, 8 << 20),
+    "branch.merge.row_tasks.CHUNK_BYTES": (60_000, 200_000, 8 << 20),
     "branch.merge.row_tasks.FRAGMENT_BYTES": (20_000, 800_000, 64 << 20),
     "storage.diff.table_version.BOUNDED_ADDRESSES_MAX": (32, 16_384),
 }
