@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.storage.lance.fold import FOLD_AT
+from omnigraph.storage.lance.rewrites.fold import FOLD_AT
 
 TEXT = "".join(chr(97 + i * 7 % 26) for i in range(20_000))
 

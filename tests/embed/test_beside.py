@@ -14,7 +14,7 @@ from omnigraph.commit.operation import View
 from omnigraph.errors import EmbeddingFailed
 from omnigraph.pipeline.embed import commit as publishing
 from omnigraph.storage.lance.embedding_marks import mark_column, marked_properties, text_digests, to_marks
-from omnigraph.storage.lance.fold import FOLD_AT
+from omnigraph.storage.lance.rewrites.fold import FOLD_AT
 from tests.embed.conftest import SMALL, posts, texts, vectors
 from tests.embed.server import Fault, Server, vector
 
@@ -282,7 +282,7 @@ def test_indices_answer_with_the_new_vectors(small: og.Graph, server: Server) ->
     small.close()
     # Indices are built by nobody yet: what was built above the pin is published as repair would.
     from omnigraph.storage.lance import lance_api
-    from omnigraph.storage.lance.column_files import base_of, exchange, write_columns
+    from omnigraph.storage.lance.rewrites.column_files import base_of, exchange, write_columns
     from omnigraph.storage.layout import locate
 
     location = locate(small.uri)

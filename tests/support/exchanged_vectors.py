@@ -11,7 +11,7 @@ def exchange_vectors(graph: og.Graph) -> None:
 
     from omnigraph.commit.operation import LaterStep, Prepared, TableWork, View, work_on
     from omnigraph.commit.request import Request
-    from omnigraph.storage.lance.column_files import base_of, exchange, write_columns
+    from omnigraph.storage.lance.rewrites.column_files import base_of, exchange, write_columns
 
     class Exchange:
         kind, quick = "embed", True

@@ -29,7 +29,7 @@ from omnigraph.errors import UnknownType
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage.lance import edits
 from omnigraph.storage.lance import tables as tables_of
-from omnigraph.storage.lance.fold import FOLD_AT, fold_work, small_fragments
+from omnigraph.storage.lance.rewrites.fold import FOLD_AT, fold_work, small_fragments
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.manifest.records import Head, Pin
 from omnigraph.storage.manifest.table import Manifest

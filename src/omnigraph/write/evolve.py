@@ -30,8 +30,8 @@ from omnigraph.language.schema.steps import (
     RenameProperty,
     Step,
 )
-from omnigraph.storage.lance import reshape
 from omnigraph.storage.lance.embedding_marks import mark_column, source_of
+from omnigraph.storage.lance.rewrites import reshape
 from omnigraph.storage.lance.tables import storage_schema
 from omnigraph.storage.manifest.create import create_table
 from omnigraph.write.rows import value_array

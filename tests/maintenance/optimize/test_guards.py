@@ -14,8 +14,8 @@ import pytest
 import omnigraph as og
 from omnigraph.index import segments
 from omnigraph.maintenance.optimize import indices
-from omnigraph.storage.lance import rewrite
 from omnigraph.storage.lance.indices import built_indices
+from omnigraph.storage.lance.rewrites import rewrite
 from tests.maintenance import strangers
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import SCHEMA, people

@@ -16,8 +16,8 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import StaleView
 from omnigraph.index import segments
-from omnigraph.storage.lance import rewrite
 from omnigraph.storage.lance.indices import fragment_reuse
+from omnigraph.storage.lance.rewrites import rewrite
 from omnigraph.storage.manifest.records import Pin
 from tests.maintenance.optimize.answers import disagreements
 from tests.maintenance.optimize.conftest import SCHEMA, people

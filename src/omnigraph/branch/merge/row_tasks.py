@@ -32,7 +32,7 @@ from omnigraph.language.schema.serial import type_to_json
 from omnigraph.storage.array_text import packed_text, table_of_text, unpacked_text
 from omnigraph.storage.diff.table_version import TableVersion
 from omnigraph.storage.lance.edits import ROWS_PER_FRAGMENT
-from omnigraph.storage.lance.rewrite import fragment_from_json
+from omnigraph.storage.lance.rewrites.rewrite import fragment_from_json
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.write.delta import flat

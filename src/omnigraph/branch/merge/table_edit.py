@@ -38,7 +38,7 @@ from omnigraph.storage.diff.table_version import (
     offsets_of,
 )
 from omnigraph.storage.lance.edits import Editor, on_version, written_files
-from omnigraph.storage.lance.rewrite import detached_commit, remove_detached
+from omnigraph.storage.lance.rewrites.rewrite import detached_commit, remove_detached
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.write.evolve import new_table, reshape_table, steps_by_type
 

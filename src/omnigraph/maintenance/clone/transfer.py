@@ -26,7 +26,7 @@ from omnigraph.maintenance.clone.plan import CopiedFile, CopiedVersion
 from omnigraph.storage import durability
 from omnigraph.storage.files.rebase import read_version, rebased
 from omnigraph.storage.files.version_file import NotUnderstood
-from omnigraph.storage.lance.flatten import flattened
+from omnigraph.storage.lance.rewrites.flatten import flattened
 from omnigraph.storage.layout import Location
 from omnigraph.storage.objects.client import in_one_bucket, store_errors
 from omnigraph.storage.objects.store import ObjectStore

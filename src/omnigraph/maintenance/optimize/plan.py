@@ -49,7 +49,7 @@ from omnigraph.storage.files.blob_files import blob_bytes
 from omnigraph.storage.lance import fragment_stats, lance_api
 from omnigraph.storage.lance.fragment_stats import Fragment
 from omnigraph.storage.lance.indices import built_indices, fragment_reuse
-from omnigraph.storage.lance.rewrite import first_new_id
+from omnigraph.storage.lance.rewrites.rewrite import first_new_id
 
 if TYPE_CHECKING:
     from lance import LanceDataset

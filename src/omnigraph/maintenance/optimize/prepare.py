@@ -24,7 +24,7 @@ from omnigraph.index.segments import IndexPlan
 from omnigraph.maintenance.optimize import tasks as work
 from omnigraph.maintenance.optimize.model import PendingIndex, TablePlan
 from omnigraph.storage.lance import lance_api
-from omnigraph.storage.lance.rewrite import Group, Replayer, private_version, remove_detached
+from omnigraph.storage.lance.rewrites.rewrite import Group, Replayer, private_version, remove_detached
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.tasks.runner import Runner

@@ -27,7 +27,7 @@ from omnigraph.maintenance.optimize.prepare import Ready
 from omnigraph.storage.lance import fragment_stats
 from omnigraph.storage.lance.edits import added_files
 from omnigraph.storage.lance.indices import built_indices, exchange_segments, field_ids, segment_files
-from omnigraph.storage.lance.rewrite import (
+from omnigraph.storage.lance.rewrites.rewrite import (
     DEFERRED,
     Exchange,
     Replayer,

@@ -22,7 +22,7 @@ from omnigraph.maintenance.optimize.publish import ROWS_ONLY
 from omnigraph.storage.lance import fragment_stats, lance_api
 from omnigraph.storage.lance.columns import physical_columns
 from omnigraph.storage.lance.indices import built_indices, fragment_reuse
-from omnigraph.storage.lance.rewrite import changed_fields
+from omnigraph.storage.lance.rewrites.rewrite import changed_fields
 from omnigraph.storage.lance.transactions import steps_above
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from omnigraph.config.backoff import store_backoff
 from omnigraph.errors import OmnigraphError, StorageError
 from omnigraph.index import build
-from omnigraph.storage.lance import lance_api, rewrite
+from omnigraph.storage.lance import lance_api
+from omnigraph.storage.lance.rewrites import rewrite
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.tasks.staging import Staging

@@ -18,7 +18,7 @@ from omnigraph.maintenance.verify.findings import Finding
 from omnigraph.maintenance.verify.rows import named_rows
 from omnigraph.maintenance.verify.scope import Line
 from omnigraph.maintenance.verify.tables import line_finding
-from omnigraph.storage.lance.scratch import memory_index
+from omnigraph.storage.lance.memory_tables import memory_index
 from omnigraph.storage.lance.tables import name_of
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.table import quote

@@ -22,9 +22,9 @@ import pyarrow as pa
 from omnigraph.commit.operation import LaterStep, Prepared, TableWork, View, work_on
 from omnigraph.pipeline.embed import tasks as work
 from omnigraph.pipeline.embed.plan import Unit
-from omnigraph.storage.lance import reshape
-from omnigraph.storage.lance.column_files import ColumnFile, base_of, exchange
 from omnigraph.storage.lance.embedding_marks import MARK_TYPE
+from omnigraph.storage.lance.rewrites import reshape
+from omnigraph.storage.lance.rewrites.column_files import ColumnFile, base_of, exchange
 from omnigraph.storage.manifest.records import Pin
 from omnigraph.storage.objects.leases import HeldLease
 from omnigraph.tasks.runner import Runner

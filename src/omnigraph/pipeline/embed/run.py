@@ -17,8 +17,8 @@ from omnigraph.pipeline.embed import tasks as work
 from omnigraph.pipeline.embed.commit import AddMarks, Batch, Part, PublishVectors
 from omnigraph.pipeline.embed.plan import Chunk, SurveyResult, Unit, Work, batches, groups, units_of
 from omnigraph.pipeline.embed.provider import key_of, kind_of
-from omnigraph.storage.lance.column_files import base_of
 from omnigraph.storage.lance.fragment_groups import fragment_groups
+from omnigraph.storage.lance.rewrites.column_files import base_of
 from omnigraph.storage.objects import leases
 from omnigraph.tasks.engine import EngineSettings
 from omnigraph.tasks.runner import LocalRunner, Runner

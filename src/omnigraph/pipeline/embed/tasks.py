@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from omnigraph.pipeline.embed.plan import Unit
 from omnigraph.pipeline.embed.provider import Choice, Provider, make
 from omnigraph.storage.lance import lance_api
-from omnigraph.storage.lance.column_files import base_of, write_columns
 from omnigraph.storage.lance.embedding_marks import MARK_TYPE, model_digest, pairs_of, text_digests, to_marks
+from omnigraph.storage.lance.rewrites.column_files import base_of, write_columns
 from omnigraph.storage.lance.tables import name_of
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin

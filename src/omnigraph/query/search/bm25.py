@@ -23,7 +23,7 @@ from omnigraph.query.search import texts as texts_of
 from omnigraph.query.search.texts import IndexedTexts, _hits, all_matching
 from omnigraph.query.search.words import plain_words, with_words, words_of
 from omnigraph.query.tables.tables import StoredTable, Table
-from omnigraph.storage.lance.memory import TEXT, text_table
+from omnigraph.storage.lance.memory_tables import TEXT, text_table
 
 K1, B, LENGTH = 1.2, 0.75, 100.0
 

@@ -24,7 +24,7 @@ from omnigraph.query.tables.tables import StoredTable, Table, flat
 from omnigraph.storage.files.footers import require_index_footers
 from omnigraph.storage.lance import tables as tables_of
 from omnigraph.storage.lance.indices import built_indices
-from omnigraph.storage.lance.memory import TEXT, text_table
+from omnigraph.storage.lance.memory_tables import TEXT, text_table
 
 if TYPE_CHECKING:
     from lance import LanceDataset

@@ -24,7 +24,7 @@ import pyarrow as pa
 from omnigraph.storage import durability
 from omnigraph.storage.diff.table_version import FragmentFile
 from omnigraph.storage.lance import lance_api
-from omnigraph.storage.lance.rewrite import detached_commit, first_new_id, fragment_from_json, remove_detached
+from omnigraph.storage.lance.rewrites.rewrite import detached_commit, first_new_id, fragment_from_json, remove_detached
 from omnigraph.storage.layout import Location
 from omnigraph.storage.manifest.records import Pin
 

@@ -413,7 +413,7 @@ class Manifest:
         """Compact the small fragments of appended records, once there are many. Rows do not change. Returns how many
         fragments were removed and how many were added.
         """
-        from omnigraph.storage.lance.fold import fold_work
+        from omnigraph.storage.lance.rewrites.fold import fold_work
 
         table = self.table()
         before = len(table.get_fragments())
