@@ -24,7 +24,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.syntax.parse import parse_schema
 from omnigraph.storage.lance.columns import arrow_schema
 from omnigraph.write.envelope import chunks_of, parse
 from omnigraph.write.load import prepare_load

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.graph.snapshot import Snapshot as Snapshot
     from omnigraph.graph.transaction import Transaction as Transaction
     from omnigraph.language.schema.model import Schema as Schema
-    from omnigraph.language.schema.plan import SchemaPlan as SchemaPlan
+    from omnigraph.language.schema.plan.planner import SchemaPlan as SchemaPlan
     from omnigraph.maintenance.cleanup import CleanupResult as CleanupResult
     from omnigraph.maintenance.cleanup import Policy as Policy
     from omnigraph.maintenance.clone import CloneResult as CloneResult
@@ -135,7 +135,7 @@ _EXPORTS = {
     "omnigraph.graph.snapshot": ("Snapshot",),
     "omnigraph.graph.transaction": ("Transaction",),
     "omnigraph.language.schema.model": ("Schema",),
-    "omnigraph.language.schema.plan": ("SchemaPlan",),
+    "omnigraph.language.schema.plan.planner": ("SchemaPlan",),
     "omnigraph.maintenance.cleanup": (
         "CleanupResult",
         "Policy",

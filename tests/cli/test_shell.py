@@ -27,7 +27,7 @@ from omnigraph.cli.shell.prompt import history_of, history_path, interact
 from omnigraph.cli.shell.session import COMMANDS, Session
 from omnigraph.cli.shell.text import is_whole, split, words_of
 from omnigraph.cli.target import Target
-from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.syntax.parse import parse_schema
 from tests.cli.conftest import SCHEMA as PEOPLE
 from tests.cli.conftest import Cli
 

@@ -16,10 +16,12 @@ from typing import Any
 import lark
 import pytest
 
-from omnigraph.language import lalr, query, schema
+from omnigraph.language import lalr
 from omnigraph.language.lalr import END, Grammar, Token, Tree, Unexpected, grammar_of
-from omnigraph.language.query.lexer import QueryLexer
-from omnigraph.language.schema.lexer import SchemaLexer
+from omnigraph.language.query import syntax as query
+from omnigraph.language.query.syntax.lexer import QueryLexer
+from omnigraph.language.schema import syntax as schema
+from omnigraph.language.schema.syntax.lexer import SchemaLexer
 from tests.language import tables
 from tests.language.query import test_fuzz as query_texts
 from tests.language.query.random_queries import random_query

@@ -15,7 +15,7 @@ import pytest
 import omnigraph as og
 from omnigraph.index import build, segments
 from omnigraph.index.declared import kinds_of
-from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.syntax.parse import parse_schema
 from omnigraph.maintenance.maintain.policy import SECTIONS, parse_maintain_policy
 from omnigraph.maintenance.maintain.run import MaintainResult, Step
 from omnigraph.maintenance.optimize.bins import FULL_BYTES

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 import omnigraph as og
-from omnigraph.language.query import tree
 from omnigraph.language.query.model import Absent, CheckedQuery, Expand, Maybe, Pattern, Read, Scan, Where
+from omnigraph.language.query.syntax import tree
 from omnigraph.language.query.terms import (
     Aggregate,
     And,

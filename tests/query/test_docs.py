@@ -19,9 +19,9 @@ import pytest
 import omnigraph as og
 from omnigraph.errors import QueryCheckError
 from omnigraph.language.query import CODES, check_query, lint_queries, parse_queries, render
-from omnigraph.language.query.functions import AGGREGATES, SCALARS
-from omnigraph.language.query.ranking import RANKS, SEARCHES
-from omnigraph.language.query.tree import WORD_OPERATORS, Query
+from omnigraph.language.query.check.functions import AGGREGATES, SCALARS
+from omnigraph.language.query.check.ranking import RANKS, SEARCHES
+from omnigraph.language.query.syntax.tree import WORD_OPERATORS, Query
 from omnigraph.language.schema import parse_schema
 from omnigraph.language.schema.model import Schema
 from tests.cli.conftest import Cli, cli  # noqa: F401 - a fixture

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import orjson
 
 from omnigraph.language.schema.model import Schema
-from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.syntax.parse import parse_schema
 from omnigraph.storage.ulids import Ulids
 from omnigraph.write.envelope import Parsed
 from omnigraph.write.envelope.reading import _table_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import ConstraintViolation, KeyConflict, UsageError
 from omnigraph.language.schema.model import EntityType
-from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.syntax.parse import parse_schema
 from omnigraph.write import changes
 from omnigraph.write.delta import TypeDelta, delta
 from omnigraph.write.pending_reader import OverlayReader

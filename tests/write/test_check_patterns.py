@@ -18,7 +18,7 @@ def test_a_pattern_that_can_not_be_run_is_removed_and_then_rows_are_written(
     with pytest.raises(SchemaRuleError, match="Lookaround"):
         og.init(tmp_path / "refused", OLD)
     with monkeypatch.context() as earlier:
-        earlier.setattr("omnigraph.language.schema.constraints._check_pattern", lambda value, source: None)
+        earlier.setattr("omnigraph.language.schema.syntax.constraints._check_pattern", lambda value, source: None)
         og.init(tmp_path / "graph", OLD)
     graph = og.open(tmp_path / "graph")
     assert graph.insert({"A": [{"k": "null"}]}).commit is not None

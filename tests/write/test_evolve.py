@@ -9,9 +9,9 @@ from typing import Any
 import omnigraph as og
 from omnigraph.commit.operation import Prepared, View
 from omnigraph.language.schema import Annotation, Property, PropertyType, Schema
-from omnigraph.language.schema.merge import merge_schemas
+from omnigraph.language.schema.merge.schemas import merge_schemas
 from omnigraph.language.schema.model import NodeType
-from omnigraph.language.schema.steps import AddProperty, AddType, DropProperty, DropType, RenameProperty, Step
+from omnigraph.language.schema.plan.steps import AddProperty, AddType, DropProperty, DropType, RenameProperty, Step
 from omnigraph.write.evolve import new_table, reshape_table, steps_by_type
 
 I32 = PropertyType("I32")

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from omnigraph.errors import ConstraintViolation, KeyConflict, RecordError
-from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.syntax.parse import parse_schema
 from omnigraph.write.envelope import parse
 from omnigraph.write.load import Mode, Prepared, prepare_load
 from tests.write.memory import MemoryReader

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import ConstraintViolation, UnknownProperty, UsageError
-from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.syntax.parse import parse_schema
 from omnigraph.storage.lance.columns import arrow_schema
 from omnigraph.storage.ulids import Ulids
 from omnigraph.write.rows import rows_to_table, set_to_table, value_array

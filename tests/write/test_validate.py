@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import ConstraintViolation, Violation
-from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.syntax.parse import parse_schema
 from omnigraph.write.delta import TypeDelta, delta
 from omnigraph.write.rows import rows_to_table
 from omnigraph.write.validate import cascade, check, reject, settle, validate

@@ -10,7 +10,7 @@ from omnigraph.cli.output import Table, count
 if TYPE_CHECKING:
     from omnigraph.graph.results import BranchInfo, CommitInfo, LoadResult, SchemaResult
     from omnigraph.graph.snapshot import TableInfo
-    from omnigraph.language.schema.plan import SchemaPlan
+    from omnigraph.language.schema.plan.planner import SchemaPlan
 
 Lines = list[str | Table]
 

@@ -13,8 +13,8 @@ from omnigraph.errors import UsageError
 from omnigraph.graph.handle import Address, Graph
 from omnigraph.language.schema.ids import fresh_ids
 from omnigraph.language.schema.model import Schema
-from omnigraph.language.schema.parse import parse_schema
-from omnigraph.language.schema.plan import accept
+from omnigraph.language.schema.plan.planner import accept
+from omnigraph.language.schema.syntax.parse import parse_schema
 from omnigraph.storage.files import checksums
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.layout import Location, locate

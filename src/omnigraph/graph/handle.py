@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from omnigraph.graph.reads import Where
     from omnigraph.graph.transaction import Transaction
-    from omnigraph.language.schema.plan import SchemaPlan
+    from omnigraph.language.schema.plan.planner import SchemaPlan
     from omnigraph.pipeline.export.stream import Format
     from omnigraph.pipeline.load.sources import Source
     from omnigraph.tasks.engine import EngineSettings
@@ -431,7 +431,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
         schema_file: str = "<schema>",
     ) -> SchemaPlan:
         """What applying this schema to the branch would do. Nothing is changed."""
-        from omnigraph.language.schema.parse import parse_schema
+        from omnigraph.language.schema.syntax.parse import parse_schema
         from omnigraph.write.evolve import ApplySchema
 
         desired = parse_schema(text, file=schema_file)
@@ -453,7 +453,7 @@ class Graph(QueryMethods, BranchMethods, MaintenanceMethods, VersionMethods):
 
         A schema that keeps no type of the branch needs `drop_all`, or `allow_data_loss`, which removes the data too.
         """
-        from omnigraph.language.schema.parse import parse_schema
+        from omnigraph.language.schema.syntax.parse import parse_schema
         from omnigraph.maintenance.cleanup import dropped
         from omnigraph.write.evolve import ApplySchema
 

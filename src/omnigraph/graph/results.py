@@ -12,7 +12,7 @@ from omnigraph.storage.manifest.records import Head, Record
 from omnigraph.storage.manifest.tags import Tag
 
 if TYPE_CHECKING:
-    from omnigraph.language.schema.plan import SchemaPlan
+    from omnigraph.language.schema.plan.planner import SchemaPlan
 
 
 @dataclass(frozen=True)

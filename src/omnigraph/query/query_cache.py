@@ -9,10 +9,10 @@ from typing import Any
 
 from omnigraph.errors import UsageError
 from omnigraph.graph.snapshot import Snapshot
-from omnigraph.language.query.check import check_query
+from omnigraph.language.query.check.query import check_query
 from omnigraph.language.query.model import CheckedQuery
-from omnigraph.language.query.parse import parse_queries
-from omnigraph.language.query.tree import QueryFile
+from omnigraph.language.query.syntax.parse import parse_queries
+from omnigraph.language.query.syntax.tree import QueryFile
 from omnigraph.language.schema.model import Schema
 from omnigraph.language.schema.source import did_you_mean
 from omnigraph.query.execution.run import run_query

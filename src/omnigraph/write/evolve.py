@@ -20,8 +20,8 @@ from omnigraph.commit.operation import LaterStep, Prepared, TableWork, View, wor
 from omnigraph.errors import UnsupportedSchemaChange
 from omnigraph.language.schema.ids import fresh_ids
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.language.schema.plan import SchemaPlan, plan_changes
-from omnigraph.language.schema.steps import (
+from omnigraph.language.schema.plan.planner import SchemaPlan, plan_changes
+from omnigraph.language.schema.plan.steps import (
     AddProperty,
     AddType,
     DropProperty,

@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import SchemaSyntaxError
 from omnigraph.language.query import parse_queries
-from omnigraph.language.query import tree as t
+from omnigraph.language.query.syntax import tree as t
 from omnigraph.language.schema import parse_schema
 from tests.language.query.texts import pointed, read_text, unparsed
 

@@ -17,9 +17,9 @@ from omnigraph.language.schema import (
     PropertyType,
     Schema,
 )
-from omnigraph.language.schema.constraints import constraint_identity, in_order
-from omnigraph.language.schema.literals import INTEGER_LIMITS
 from omnigraph.language.schema.model import INTEGERS, NUMBERS, SCALARS
+from omnigraph.language.schema.syntax.constraints import constraint_identity, in_order
+from omnigraph.language.schema.syntax.literals import INTEGER_LIMITS
 
 MARKS = ("key", "unique", "index")
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=12)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import SchemaRuleError
-from omnigraph.language.schema import CODES, FAMILIES, parse_schema, steps
-from omnigraph.language.schema.annotations import KNOWN
+from omnigraph.language.schema import CODES, FAMILIES, parse_schema
+from omnigraph.language.schema.plan import steps
+from omnigraph.language.schema.syntax.annotations import KNOWN
 
 PAGE = (Path(__file__).parents[3] / "docs" / "schema.md").read_text(encoding="utf-8")
 EXAMPLE = re.search(r"```\n(// movies\.pg\n.*?)```", PAGE, re.DOTALL)

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from omnigraph.language.schema import Schema, parse_schema, plan_changes, render
-from omnigraph.language.schema.merge import SchemaMerge, merge_schemas
+from omnigraph.language.schema.merge.schemas import SchemaMerge, merge_schemas
 from tests.language.schema.texts import accepted
 from tests.support.merged_schemas import content
 

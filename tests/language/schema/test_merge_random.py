@@ -20,9 +20,9 @@ from omnigraph.language.schema import (
     schema_from_json,
     schema_to_json,
 )
-from omnigraph.language.schema import steps as s
 from omnigraph.language.schema.identity import identifiers, same_element
-from omnigraph.language.schema.merge import SchemaMerge, merge_schemas
+from omnigraph.language.schema.merge.schemas import SchemaMerge, merge_schemas
+from omnigraph.language.schema.merge.threeway import with_endpoints
 from omnigraph.language.schema.model import (
     Annotation,
     Constraint,
@@ -33,7 +33,7 @@ from omnigraph.language.schema.model import (
     Property,
     PropertyType,
 )
-from omnigraph.language.schema.threeway import with_endpoints
+from omnigraph.language.schema.plan import steps as s
 from tests.support.merged_schemas import content
 from tests.support.schema_ids import without_ids
 

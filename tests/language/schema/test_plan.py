@@ -7,7 +7,7 @@ import json
 import pytest
 
 from omnigraph.language.schema import Schema, accept, fresh_ids, parse_schema, plan_changes
-from omnigraph.language.schema.match import renamed_from
+from omnigraph.language.schema.plan.match import renamed_from
 from tests.language.schema.texts import EVERYTHING, accepted, counting_ids, kinds, plan, steps
 
 BASE = "node P { name: String @key  age: I32? } node Q { x: I32? } edge Knows: P -> P { since: Date? }"

@@ -19,7 +19,7 @@ from omnigraph.language.schema import (
     schema_from_json,
     schema_to_json,
 )
-from omnigraph.language.schema.constraints import constraint_identity
+from omnigraph.language.schema.syntax.constraints import constraint_identity
 from tests.language.schema.strategies import edits, schemas
 from tests.support.schema_ids import without_ids
 

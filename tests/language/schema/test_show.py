@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.language.schema import Schema, parse_schema, render
-from omnigraph.language.schema.show import literal
+from omnigraph.language.schema.syntax.show import literal
 from tests.language.schema.texts import EVERYTHING
 
 CANONICAL = r"""interface Named {

@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import BranchNotFound, UsageError
-from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.syntax.parse import parse_schema
 from omnigraph.maintenance.verify import CODES, run
 from omnigraph.maintenance.verify.scope import Line
 from omnigraph.storage.manifest.records import Pin

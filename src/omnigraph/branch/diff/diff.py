@@ -23,7 +23,7 @@ from omnigraph.commit import owner
 from omnigraph.commit.operation import View
 from omnigraph.errors import StorageError, UnknownType, UsageError
 from omnigraph.language.schema.model import Schema
-from omnigraph.language.schema.steps import Step
+from omnigraph.language.schema.plan.steps import Step
 from omnigraph.storage.manifest.table import Manifest
 from omnigraph.storage.objects import leases
 

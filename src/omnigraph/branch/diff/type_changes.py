@@ -35,9 +35,9 @@ from omnigraph.branch.diff.change_rows import (
 )
 from omnigraph.branch.diff.states import row_width_bytes, table_version, unshared_columns
 from omnigraph.commit.operation import View
-from omnigraph.language.schema.difference import matched_type, matched_types, type_steps
 from omnigraph.language.schema.model import EntityType
-from omnigraph.language.schema.steps import Step
+from omnigraph.language.schema.plan.difference import matched_type, matched_types, type_steps
+from omnigraph.language.schema.plan.steps import Step
 from omnigraph.storage.diff.column_diff import rows_left_out
 from omnigraph.storage.diff.row_diff import RowSet, count_places, diff_rows
 from omnigraph.storage.diff.table_version import TableVersion

@@ -14,10 +14,10 @@ from functools import cached_property
 from omnigraph.commit.operation import View
 from omnigraph.errors import CommitNotFound, FeedBranchReplaced
 from omnigraph.graph.commits import reachable
-from omnigraph.language.schema.difference import TypePair, matched_types, type_steps
 from omnigraph.language.schema.identity import counterpart
 from omnigraph.language.schema.model import EntityType
-from omnigraph.language.schema.steps import Step
+from omnigraph.language.schema.plan.difference import TypePair, matched_types, type_steps
+from omnigraph.language.schema.plan.steps import Step
 from omnigraph.storage.lance.tables import Tables
 from omnigraph.storage.manifest.records import Head, Pin, Record, apply_delta
 from omnigraph.storage.manifest.table import Manifest

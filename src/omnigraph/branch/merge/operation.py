@@ -32,9 +32,9 @@ from omnigraph.branch.merge.type_merge import TypeStates, merge_type
 from omnigraph.commit.operation import Prepared, View
 from omnigraph.errors import MergeConflicts, UnknownType, VersionReclaimed
 from omnigraph.language.schema.identity import counterpart
-from omnigraph.language.schema.merge import SchemaMerge
+from omnigraph.language.schema.merge.schemas import SchemaMerge
 from omnigraph.language.schema.model import EntityType, NodeType, Schema
-from omnigraph.language.schema.steps import DropType
+from omnigraph.language.schema.plan.steps import DropType
 from omnigraph.storage.concurrency import map_threads
 from omnigraph.storage.diff.row_diff import rows_only_in
 from omnigraph.storage.manifest.records import Pin

@@ -22,7 +22,7 @@ from omnigraph.branch.merge.row_tasks import RowTasks
 from omnigraph.branch.merge.type_merge import TypeStates, merge_type
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.identity import counterpart
-from omnigraph.language.schema.merge import SchemaMerge, merge_schemas
+from omnigraph.language.schema.merge.schemas import SchemaMerge, merge_schemas
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage.diff.row_diff import diff_rows
 from omnigraph.storage.diff.table_version import TableVersion

@@ -24,9 +24,9 @@ from omnigraph.branch.merge.row_changes import RowChanges, SourceRows
 from omnigraph.branch.merge.row_tasks import Destination, RowTasks, Written
 from omnigraph.commit.operation import LaterStep, TableWork, View, fold_step, fork_for, work_on
 from omnigraph.errors import VersionReclaimed
-from omnigraph.language.schema.merge import SchemaMerge
+from omnigraph.language.schema.merge.schemas import SchemaMerge
 from omnigraph.language.schema.model import EntityType
-from omnigraph.language.schema.steps import AddType
+from omnigraph.language.schema.plan.steps import AddType
 from omnigraph.storage.concurrency import map_threads
 from omnigraph.storage.diff.adopt_fragments import Adoption, adopted_fragments, number_fragments
 from omnigraph.storage.diff.row_diff import physical_row_ids

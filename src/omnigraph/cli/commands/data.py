@@ -85,7 +85,7 @@ def schema_show(uri: Uri = None, store: Store = None, branch: Branch = "main", j
     with open_graph(target) as graph:
         found = graph.schema(branch)
     from omnigraph.language.schema.serial import schema_to_json
-    from omnigraph.language.schema.show import render
+    from omnigraph.language.schema.syntax.show import render
 
     source = found.source or render(found)
     if not json:

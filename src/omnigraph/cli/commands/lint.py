@@ -55,7 +55,7 @@ def _schema(schema: str | None, uri: str | None, store: str | None, branch: str)
             return graph.schema(branch)
     if uri is not None or store is not None:
         raise UsageError(detail="the schema is named twice: by --schema and by a graph.")
-    from omnigraph.language.schema.parse import parse_schema
+    from omnigraph.language.schema.syntax.parse import parse_schema
 
     return parse_schema(read_text(schema), file=schema)
 

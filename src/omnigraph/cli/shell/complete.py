@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from omnigraph.cli.shell.text import BODIES, Token, tokens_of
-from omnigraph.language.query.functions import AGGREGATES, SCALARS
-from omnigraph.language.query.ranking import RANKS, SEARCHES
-from omnigraph.language.query.tree import TEXT_OPERATORS
+from omnigraph.language.query.check.functions import AGGREGATES, SCALARS
+from omnigraph.language.query.check.ranking import RANKS, SEARCHES
+from omnigraph.language.query.syntax.tree import TEXT_OPERATORS
 from omnigraph.language.schema.model import Property, Schema
 
 KEYWORDS = (

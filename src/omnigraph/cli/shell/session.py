@@ -242,7 +242,7 @@ class Session:
         raise Quit
 
     def _show_schema(self, name: str) -> None:
-        from omnigraph.language.schema.show import render
+        from omnigraph.language.schema.syntax.show import render
 
         schema = self.snapshot().schema
         show(Answer({}, [render(only(schema, name)) if name else schema.source or render(schema)], False))

@@ -200,7 +200,7 @@ def _past_semicolon(text: str, end: int) -> int:
 
 def _can_end(body: str, words: list[Token]) -> bool:
     """Whether the body, put between braces, is refused for nothing but its content."""
-    from omnigraph.language.query.parse import parse_queries
+    from omnigraph.language.query.syntax.parse import parse_queries
 
     if words[0].text == "match" and not any(w.text == "return" for w in words):
         return False

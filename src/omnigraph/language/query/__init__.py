@@ -14,23 +14,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from omnigraph.language.query.check import check_query
+    from omnigraph.language.query.check.query import check_query
     from omnigraph.language.query.lint import CODES, Finding, Report, lint_queries, lint_text, operation
     from omnigraph.language.query.model import CheckedQuery
     from omnigraph.language.query.params import bind_params
-    from omnigraph.language.query.parse import parse_queries
-    from omnigraph.language.query.show import render, render_query
-    from omnigraph.language.query.tree import Query, QueryFile
+    from omnigraph.language.query.syntax.parse import parse_queries
+    from omnigraph.language.query.syntax.show import render, render_query
+    from omnigraph.language.query.syntax.tree import Query, QueryFile
     from omnigraph.language.query.values import exact
 
 _HOME = {
-    "check": ("check_query",),
+    "check.query": ("check_query",),
     "lint": ("CODES", "Finding", "Report", "lint_queries", "lint_text", "operation"),
     "model": ("CheckedQuery",),
     "params": ("bind_params",),
-    "parse": ("parse_queries",),
-    "show": ("render", "render_query"),
-    "tree": ("Query", "QueryFile"),
+    "syntax.parse": ("parse_queries",),
+    "syntax.show": ("render", "render_query"),
+    "syntax.tree": ("Query", "QueryFile"),
     "values": ("exact",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from omnigraph.errors import QueryCheckError, QueryError, QuerySyntaxError
-from omnigraph.language.query import tree
-from omnigraph.language.query.check import checked_in
-from omnigraph.language.query.context import Context
+from omnigraph.language.query.check.context import Context
+from omnigraph.language.query.check.query import checked_in
 from omnigraph.language.query.model import CheckedQuery, Column, Insert, Merge, Pattern, Read, Update
-from omnigraph.language.query.parse import parse_queries
+from omnigraph.language.query.syntax import tree
+from omnigraph.language.query.syntax.parse import parse_queries
 from omnigraph.language.query.terms import walk
 from omnigraph.language.query.types import KINDS, Type
 from omnigraph.language.schema.model import Schema

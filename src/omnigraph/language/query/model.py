@@ -76,8 +76,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from omnigraph.language.query.syntax.tree import Query
 from omnigraph.language.query.terms import Constant, Entity, Expression, Fused, Match, Parameter, Search, Variable
-from omnigraph.language.query.tree import Query
 from omnigraph.language.query.types import Type
 from omnigraph.language.schema.model import PropertyType
 

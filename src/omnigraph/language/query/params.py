@@ -28,9 +28,9 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from omnigraph.errors import ParameterError
-from omnigraph.language.query.literals import F32_MAX, INTEGER_LIMITS, date_of, datetime_of, whole_ms
+from omnigraph.language.query.check.ranking import EDITS_MAX
 from omnigraph.language.query.model import CheckedQuery, Read
-from omnigraph.language.query.ranking import EDITS_MAX
+from omnigraph.language.query.syntax.literals import F32_MAX, INTEGER_LIMITS, date_of, datetime_of, whole_ms
 from omnigraph.language.query.terms import Fused, Parameter, Search, Value
 from omnigraph.language.query.types import Type, counted
 from omnigraph.language.regex import pattern_problem

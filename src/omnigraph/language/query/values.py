@@ -11,7 +11,7 @@ import struct
 from math import ceil, floor
 from typing import NamedTuple
 
-from omnigraph.language.query.literals import F32_MAX, INTEGER_LIMITS
+from omnigraph.language.query.syntax.literals import F32_MAX, INTEGER_LIMITS
 
 
 class Exact(NamedTuple):

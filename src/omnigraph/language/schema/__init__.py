@@ -23,10 +23,10 @@ if TYPE_CHECKING:
         PropertyType,
         Schema,
     )
-    from omnigraph.language.schema.parse import parse_schema
-    from omnigraph.language.schema.plan import SchemaPlan, accept, plan_changes
+    from omnigraph.language.schema.plan.planner import SchemaPlan, accept, plan_changes
     from omnigraph.language.schema.serial import schema_from_json, schema_to_json
-    from omnigraph.language.schema.show import render
+    from omnigraph.language.schema.syntax.parse import parse_schema
+    from omnigraph.language.schema.syntax.show import render
 
 _HOME = {
     "ids": ("fresh_ids",),
@@ -42,10 +42,10 @@ _HOME = {
         "PropertyType",
         "Schema",
     ),
-    "parse": ("parse_schema",),
-    "plan": ("SchemaPlan", "accept", "plan_changes"),
+    "syntax.parse": ("parse_schema",),
+    "plan.planner": ("SchemaPlan", "accept", "plan_changes"),
     "serial": ("schema_from_json", "schema_to_json"),
-    "show": ("render",),
+    "syntax.show": ("render",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -27,8 +27,8 @@ from omnigraph.commit.committer import Committer
 from omnigraph.commit.operation import View
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.results import LeftForCleanup, SchemaResult
-from omnigraph.language.schema.plan import SchemaPlan
-from omnigraph.language.schema.steps import DropProperty, DropType
+from omnigraph.language.schema.plan.planner import SchemaPlan
+from omnigraph.language.schema.plan.steps import DropProperty, DropType
 from omnigraph.legacy.migrate import require_current
 from omnigraph.maintenance.cleanup import execute
 from omnigraph.maintenance.cleanup.document import TableResult

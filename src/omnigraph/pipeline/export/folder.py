@@ -38,7 +38,7 @@ from omnigraph.graph.results import ExportResult
 from omnigraph.graph.snapshot import Snapshot
 from omnigraph.language import identifiers as form
 from omnigraph.language.schema.model import EntityType
-from omnigraph.language.schema.show import render
+from omnigraph.language.schema.syntax.show import render
 from omnigraph.pipeline.export.stream import chosen_types
 from omnigraph.pipeline.export.tasks import EXTENSIONS, PartTask, lance_schema, write_part
 from omnigraph.pipeline.snapshot_lease import under_lease

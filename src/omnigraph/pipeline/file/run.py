@@ -33,7 +33,7 @@ from omnigraph.errors import FileUnreadable, GraphNotFound
 from omnigraph.errors.redact import concealing
 from omnigraph.graph.results import LoadResult
 from omnigraph.language.schema.model import Schema
-from omnigraph.language.schema.parse import parse_schema
+from omnigraph.language.schema.syntax.parse import parse_schema
 from omnigraph.pipeline.file.check import check_available, check_schema
 from omnigraph.pipeline.file.model import PipelineFile
 from omnigraph.pipeline.file.plan import PipelinePlan, input_bytes, input_paths, make_plan, steps_of

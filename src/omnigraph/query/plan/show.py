@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnigraph.language.query.literals import show_literal
 from omnigraph.language.query.model import Absent, Clause, Expand, Key, Maybe, Scan, Where
+from omnigraph.language.query.syntax.literals import show_literal
 from omnigraph.language.query.terms import (
     Aggregate,
     And,
