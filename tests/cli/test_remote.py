@@ -117,7 +117,7 @@ def test_a_large_packed_file_is_unpacked_into_the_store_of_the_graph(
     remote: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import omnigraph as og
-    from omnigraph.pipeline.bulk import input_splits, unpack
+    from omnigraph.pipeline.bulk.input import input_splits, unpack
 
     monkeypatch.setattr(input_splits, "PIECE_BYTES", (2000, 2000))
     staged: list[str] = []

@@ -61,7 +61,6 @@ TO_RENAME = {
     *(("cli/changes_text.py", "_cut"), ("cli/commands/load.py", "_found"), ("cli/consent.py", "_ask")),
     *(("cli/history_graph.py", "_told"), ("cli/output.py", "cut"), ("maintenance/verify/rows.py", "_asked")),
     *(
-        ("pipeline/bulk/input_splits.py", "Cut"),
         ("write/arrays.py", "Found"),
         ("write/embedding_carryover.py", "carry"),
     ),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.pipeline.bulk import input_splits
 from omnigraph.pipeline.bulk import job as jobs
+from omnigraph.pipeline.bulk.input import input_splits
 from omnigraph.pipeline.load import planner
 from tests.pipeline.loads import SCHEMA, RandomSchema, outcome, write_lines
 

@@ -15,7 +15,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import FileUnreadable, UsageError
-from omnigraph.pipeline.bulk import input_splits
+from omnigraph.pipeline.bulk.input import input_splits
 from omnigraph.pipeline.csv import blocks
 from omnigraph.pipeline.csv.options import csv_format
 from omnigraph.pipeline.csv.read import read_csv

@@ -18,7 +18,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import OmnigraphError, PipelineFileError, RecordError, RecordTooLong, UsageError
-from omnigraph.pipeline.bulk import input_splits
+from omnigraph.pipeline.bulk.input import input_splits
 from omnigraph.pipeline.csv import blocks, read
 from omnigraph.pipeline.file.run import plan_pipeline, run_pipeline
 from omnigraph.pipeline.load import chunks, planner

@@ -26,7 +26,7 @@ from omnigraph.errors import (
     UnknownType,
     UsageError,
 )
-from omnigraph.pipeline.bulk import input_splits
+from omnigraph.pipeline.bulk.input import input_splits
 from omnigraph.pipeline.load.table_sources import TableSource, parse_option
 
 SCHEMA = """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 import omnigraph as og
-from omnigraph.pipeline.bulk import input_splits
+from omnigraph.pipeline.bulk.input import input_splits
 from omnigraph.tasks.session import SparkSettings, spark_session
 
 

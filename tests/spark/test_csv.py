@@ -10,7 +10,7 @@ import yaml
 
 import omnigraph as og
 from omnigraph.errors import RecordError
-from omnigraph.pipeline.bulk import input_splits
+from omnigraph.pipeline.bulk.input import input_splits
 from omnigraph.pipeline.file.run import run_pipeline
 from tests.pipeline.csv_cases import (
     CASES,

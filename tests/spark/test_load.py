@@ -12,7 +12,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import ConstraintViolation, KeyConflict
-from omnigraph.pipeline.bulk import input_splits
+from omnigraph.pipeline.bulk.input import input_splits
 from omnigraph.pipeline.load.table_sources import TableSource
 from tests.pipeline.loads import SCHEMA, exported, outcome, write_lines
 

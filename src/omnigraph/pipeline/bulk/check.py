@@ -19,8 +19,8 @@ import numpy as np
 from omnigraph.language.schema.model import EdgeType, EntityType, NodeType
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
 from omnigraph.pipeline.bulk.degrees import check_degrees
-from omnigraph.pipeline.bulk.read import unique_tuples
-from omnigraph.pipeline.bulk.violation_codes import NONE, Kind, Phase, ViolationLog
+from omnigraph.pipeline.bulk.input.read import unique_tuples
+from omnigraph.pipeline.bulk.rejects.violation_codes import NONE, Kind, Phase, ViolationLog
 from omnigraph.rules.buckets import repeats, without_node
 from omnigraph.rules.cardinality import is_bounded
 from omnigraph.tasks.digest_index import DROPPED, Index, RemovedRows

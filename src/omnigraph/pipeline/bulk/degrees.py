@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.language.schema.model import EdgeType, NodeType
-from omnigraph.pipeline.bulk.violation_codes import NONE, Kind, Phase
+from omnigraph.pipeline.bulk.rejects.violation_codes import NONE, Kind, Phase
 from omnigraph.rules.buckets import Degrees, too_few, too_many
 from omnigraph.rules.cardinality import beyond_limit
 from omnigraph.tasks.digest_index import Index

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.context import Context, context_of
-from omnigraph.pipeline.bulk.read import unique_tuples
+from omnigraph.pipeline.bulk.input.read import unique_tuples
 from omnigraph.storage.lance import lance_api
 from omnigraph.storage.lance.tables import reading
 from omnigraph.storage.manifest.records import Pin

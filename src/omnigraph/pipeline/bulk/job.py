@@ -13,9 +13,9 @@ from omnigraph.pipeline.bulk.check import check_bucket
 from omnigraph.pipeline.bulk.compare import compare_piece
 from omnigraph.pipeline.bulk.context import stage_context
 from omnigraph.pipeline.bulk.existing import pin_json, read_existing
-from omnigraph.pipeline.bulk.explain import Places
-from omnigraph.pipeline.bulk.input_splits import Piece
-from omnigraph.pipeline.bulk.read import read_piece
+from omnigraph.pipeline.bulk.input.input_splits import Piece
+from omnigraph.pipeline.bulk.input.read import read_piece
+from omnigraph.pipeline.bulk.rejects.explain import Places
 from omnigraph.tasks.exchange import addressed
 from omnigraph.tasks.runner import Runner
 from omnigraph.tasks.staging import Staging

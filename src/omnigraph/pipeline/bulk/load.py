@@ -18,8 +18,8 @@ from omnigraph.graph.results import LoadResult
 from omnigraph.language.schema.model import EntityType, NodeType, Schema
 from omnigraph.pipeline.bulk.existing import pin_json
 from omnigraph.pipeline.bulk.job import Job, State
-from omnigraph.pipeline.bulk.quarantine import write_quarantine
-from omnigraph.pipeline.bulk.resolve_rejects import live_types, resolve_rejects
+from omnigraph.pipeline.bulk.rejects.quarantine import write_quarantine
+from omnigraph.pipeline.bulk.rejects.resolve import live_types, resolve_rejects
 from omnigraph.pipeline.bulk.write import delete_rows, write_rows
 
 UNIT_ROWS = 400_000

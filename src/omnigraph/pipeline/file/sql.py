@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from omnigraph.errors import OmnigraphError, PipelineFileError, UsageError
-from omnigraph.pipeline.bulk.input_splits import piece_bytes
+from omnigraph.pipeline.bulk.input.input_splits import piece_bytes
 from omnigraph.pipeline.csv.frame import csv_frame
 from omnigraph.pipeline.file.model import Input, PipelineFile, Target
 from omnigraph.pipeline.load.chunks import checked_line_bytes

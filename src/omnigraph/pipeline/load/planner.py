@@ -15,8 +15,8 @@ from typing import Any
 from omnigraph.commit.operation import View
 from omnigraph.errors import UnknownType, UsageError
 from omnigraph.language.schema.model import EntityType, Schema
-from omnigraph.pipeline.bulk.frames import is_frame, stage_frame
-from omnigraph.pipeline.bulk.input_splits import (
+from omnigraph.pipeline.bulk.input.frames import is_frame, stage_frame
+from omnigraph.pipeline.bulk.input.input_splits import (
     PACKED,
     Piece,
     csv_inputs,
@@ -28,9 +28,9 @@ from omnigraph.pipeline.bulk.input_splits import (
     staged_table,
     table_pieces,
 )
+from omnigraph.pipeline.bulk.input.unpack import unpacked
 from omnigraph.pipeline.bulk.job import Job
 from omnigraph.pipeline.bulk.load import BulkLoad
-from omnigraph.pipeline.bulk.unpack import unpacked
 from omnigraph.pipeline.load.chunks import checked_line_bytes
 from omnigraph.pipeline.load.in_memory import LocalLoad, checked_options, read_load
 from omnigraph.pipeline.load.input_files import InputFile, find_files, is_remote, plain_path, total_bytes

@@ -21,10 +21,10 @@ from omnigraph.commit.operation import View
 from omnigraph.errors import ConstraintViolation, RowsRefused, Violation
 from omnigraph.pipeline.bulk.context import ROW_BITS, context_of
 from omnigraph.pipeline.bulk.existing import pin_json
-from omnigraph.pipeline.bulk.explain import Explainer
 from omnigraph.pipeline.bulk.job import Job, State
-from omnigraph.pipeline.bulk.quarantine import first_rejects
-from omnigraph.pipeline.bulk.violation_codes import FIRST_MAX, NONE, WIDTH, Phase, in_order, rule_of
+from omnigraph.pipeline.bulk.rejects.explain import Explainer
+from omnigraph.pipeline.bulk.rejects.quarantine import first_rejects
+from omnigraph.pipeline.bulk.rejects.violation_codes import FIRST_MAX, NONE, WIDTH, Phase, in_order, rule_of
 from omnigraph.tasks.digest_index import RemovedRows
 from omnigraph.write.violations import SHOWN_MAX, refusal, unplaced_order
 from omnigraph.write.violations import told as violation_fields

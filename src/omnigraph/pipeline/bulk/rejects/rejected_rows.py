@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from omnigraph.errors import Violation
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
-from omnigraph.pipeline.bulk.explain import Explainer, Places
-from omnigraph.pipeline.bulk.read import LINE, line_chunks_of
-from omnigraph.pipeline.bulk.source_rows import read_source_rows
-from omnigraph.pipeline.bulk.violation_codes import WIDTH, Phase, in_order, rule_of
+from omnigraph.pipeline.bulk.input.read import LINE, line_chunks_of
+from omnigraph.pipeline.bulk.input.source_rows import read_source_rows
+from omnigraph.pipeline.bulk.rejects.explain import Explainer, Places
+from omnigraph.pipeline.bulk.rejects.violation_codes import WIDTH, Phase, in_order, rule_of
 from omnigraph.pipeline.load.quarantine_file import SHAPE
 from omnigraph.tasks.digest_index import RemovedRows
 from omnigraph.write.envelope.blocks import blocks

@@ -61,14 +61,14 @@ def _source() -> type:
         def write(self, iterator: Iterator[Any]) -> Any:
             from pyspark import TaskContext
 
-            from omnigraph.pipeline.bulk.frames import stage_batches
+            from omnigraph.pipeline.bulk.input.frames import stage_batches
 
             context = TaskContext.get()
             number = context.partitionId() if context is not None else 0
             return Written(number, stage_batches(Staging.of(orjson.loads(self._staging)), iterator))
 
         def commit(self, messages: list[Any]) -> None:
-            from omnigraph.pipeline.bulk.frames import list_files
+            from omnigraph.pipeline.bulk.input.frames import list_files
 
             parts = sorted((m.partition, m.files) for m in messages if m is not None)
             staging = Staging.of(orjson.loads(self._staging))

@@ -24,7 +24,7 @@ import pyarrow as pa
 from omnigraph.errors import ConstraintViolation, Violation
 from omnigraph.language.schema.model import EntityType
 from omnigraph.pipeline.bulk.context import Context
-from omnigraph.pipeline.bulk.tables import read_part, table_columns
+from omnigraph.pipeline.bulk.input.tables import read_part, table_columns
 from omnigraph.pipeline.csv.read import read_csv
 from omnigraph.pipeline.load.table_sources import fields_of
 from omnigraph.write.violations import told

@@ -13,8 +13,8 @@ from omnigraph.commit.operation import View
 from omnigraph.errors import Violation
 from omnigraph.pipeline.bulk.existing import pin_json
 from omnigraph.pipeline.bulk.job import Job, State
-from omnigraph.pipeline.bulk.rejects import reject_piece
-from omnigraph.pipeline.bulk.violation_codes import FIRST_MAX
+from omnigraph.pipeline.bulk.rejects.rejected_rows import reject_piece
+from omnigraph.pipeline.bulk.rejects.violation_codes import FIRST_MAX
 from omnigraph.pipeline.load.quarantine_file import write_quarantine_file
 
 

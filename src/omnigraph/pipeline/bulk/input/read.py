@@ -20,8 +20,8 @@ import pyarrow as pa
 from omnigraph.errors import RecordTooLong, Violation
 from omnigraph.language.schema.model import EntityType, NodeType
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context, context_of
-from omnigraph.pipeline.bulk.source_rows import SourceRows, column_mismatch, read_source_rows
-from omnigraph.pipeline.bulk.tables import typed_text
+from omnigraph.pipeline.bulk.input.source_rows import SourceRows, column_mismatch, read_source_rows
+from omnigraph.pipeline.bulk.input.tables import typed_text
 from omnigraph.pipeline.load.chunks import (
     LineLimit,
     file_chunks,

@@ -22,8 +22,8 @@ from omnigraph.language.schema.model import EdgeType, EntityType
 from omnigraph.pipeline.bulk.compare import rows_by_id
 from omnigraph.pipeline.bulk.context import ROW_BITS, Context
 from omnigraph.pipeline.bulk.existing import open_pinned
-from omnigraph.pipeline.bulk.read import LINE
-from omnigraph.pipeline.bulk.violation_codes import NONE, Kind
+from omnigraph.pipeline.bulk.input.read import LINE
+from omnigraph.pipeline.bulk.rejects.violation_codes import NONE, Kind
 from omnigraph.rules.cardinality import too_few_edges, too_many_edges
 from omnigraph.rules.endpoints import ends, missing_node, rejected_node, removed_node
 from omnigraph.rules.identity import existing_id, repeated_id

@@ -9,13 +9,12 @@ records (`pipeline.csv.splits`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 from omnigraph.errors import FileUnreadable, UsageError
 from omnigraph.language.schema.model import EntityType
-from omnigraph.pipeline.bulk.tables import part_count, table_columns
+from omnigraph.pipeline.bulk.input.tables import part_count, table_columns
 from omnigraph.pipeline.csv.splits import CsvFile, csv_segments, split_files, with_headers
 from omnigraph.pipeline.load.input_files import InputFile, find_files
 from omnigraph.pipeline.load.table_sources import FORMATS, TableSource, fields_of
@@ -28,12 +27,6 @@ PACKED = {"parquet": 4, "orc": 4, "lance": 2}
 
 Piece = dict[str, Any]
 """{"index", "kind", "segments", …} as JSON: see `envelope_pieces` and `table_pieces`."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    pieces: tuple[Piece, ...]
-    size_bytes: int
 
 
 def piece_bytes(total: int, parallelism: int) -> int:
