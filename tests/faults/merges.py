@@ -54,7 +54,7 @@ def create_merged_and_deleted(place: Place) -> None:
 
 def merge(graph: Any) -> None:
     """Adopts fragments of any size. In a process of its own, as every verb is."""
-    from omnigraph.branch.merge import table_edit
+    from omnigraph.branch.merge.rows import table_edit
 
     table_edit.ADOPT_ROWS_MIN = 1
     graph.merge("review")
@@ -66,7 +66,7 @@ def merge_by_copy(graph: Any) -> None:
 
 def merge_by_tasks(graph: Any) -> None:
     """Every row is compared, decided and written by a task of its own, on threads."""
-    from omnigraph.branch.merge import row_tasks
+    from omnigraph.branch.merge.rows import tasks as row_tasks
     from omnigraph.pipeline import merge_tasks
 
     row_tasks.CHUNK_BYTES = row_tasks.FRAGMENT_BYTES = 1

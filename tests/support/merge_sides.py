@@ -16,8 +16,8 @@ IN_ONE_PIECE = {"pipeline.merge_tasks.TASKS_BYTES_MIN": 1 << 60}
 
 BY_TASKS = {
     "pipeline.merge_tasks.TASKS_BYTES_MIN": 0,
-    "branch.merge.row_tasks.CHUNK_BYTES": 2_000,
-    "branch.merge.row_tasks.FRAGMENT_BYTES": 4_000,
+    "branch.merge.rows.tasks.CHUNK_BYTES": 2_000,
+    "branch.merge.rows.tasks.FRAGMENT_BYTES": 4_000,
     "storage.diff.table_version.BOUNDED_ADDRESSES_MAX": 4,
 }
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.branch.feed.page import Baseline, ChangePage
     from omnigraph.branch.merge import Merge, MergeOptions
     from omnigraph.branch.merge.result import MergeResult
-    from omnigraph.branch.merge.row_tasks import RowTasks
+    from omnigraph.branch.merge.rows.tasks import RowTasks
     from omnigraph.commit.committer import Committer
     from omnigraph.commit.request import Outcome
     from omnigraph.graph.results import BranchInfo

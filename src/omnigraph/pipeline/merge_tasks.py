@@ -6,7 +6,7 @@ as the usual limit (`engine.SMALL_BYTES`), or if Spark was asked for, a runner i
 
 from __future__ import annotations
 
-from omnigraph.branch.merge.row_tasks import RowTasks, TaskRunner
+from omnigraph.branch.merge.rows.tasks import RowTasks, TaskRunner
 from omnigraph.tasks.engine import SMALL_BYTES, EngineSettings
 from omnigraph.tasks.runner import Runner
 

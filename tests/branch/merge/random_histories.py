@@ -59,7 +59,7 @@ class RandomHistory:
         self.heads = {"main": head}
 
     def run(self, limits: dict[str, Any]) -> None:
-        self.exact = bool(limits["branch.merge.type_merge.COMPARED_BYTES_MAX"])
+        self.exact = bool(limits["branch.merge.rows.type_merge.COMPARED_BYTES_MAX"])
         self.log.append(", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in limits.items()))
         self._apply("main", self.writes.upsert_nodes(self.state("main"), self.state("main").schema["Person"]))
         self._apply("main", self.writes.insert_knows(self.state("main")))

@@ -12,16 +12,16 @@ from typing import Any
 
 LIMITS: dict[str, tuple[Any, ...]] = {
     "commit.operation.FOLD_AT": (2, 4, 32),
-    "branch.merge.table_edit.ADOPT_ROWS_MIN": (1, 3, 1_000),
-    "branch.merge.table_edit.COPY_ROWS_MAX": (2, 50_000),
-    "branch.merge.type_merge.READ_AT_ONCE_ROWS": (0, 10_000),
-    "branch.merge.type_merge.COMPARED_BYTES_MAX": (0, 256 << 20),
-    "branch.merge.type_merge.FRESH_ROWS_MAX": (0, 50_000),
+    "branch.merge.rows.table_edit.ADOPT_ROWS_MIN": (1, 3, 1_000),
+    "branch.merge.rows.table_edit.COPY_ROWS_MAX": (2, 50_000),
+    "branch.merge.rows.type_merge.READ_AT_ONCE_ROWS": (0, 10_000),
+    "branch.merge.rows.type_merge.COMPARED_BYTES_MAX": (0, 256 << 20),
+    "branch.merge.rows.type_merge.FRESH_ROWS_MAX": (0, 50_000),
     "storage.diff.table_version.FILTER_ADDRESSES_MAX": (2, 1_024),
     "branch.merge.operation.QUICK_ROWS_MAX": (0, 2_000),
     "pipeline.merge_tasks.TASKS_BYTES_MIN": (0, 4_000, 8 << 20),
-    "branch.merge.row_tasks.CHUNK_BYTES": (60_000, 200_000, 8 << 20),
-    "branch.merge.row_tasks.FRAGMENT_BYTES": (20_000, 800_000, 64 << 20),
+    "branch.merge.rows.tasks.CHUNK_BYTES": (60_000, 200_000, 8 << 20),
+    "branch.merge.rows.tasks.FRAGMENT_BYTES": (20_000, 800_000, 64 << 20),
     "storage.diff.table_version.BOUNDED_ADDRESSES_MAX": (32, 16_384),
 }
 

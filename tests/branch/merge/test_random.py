@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.branch.merge.row_tasks import RowTasks
+from omnigraph.branch.merge.rows.tasks import RowTasks
 from tests.branch.merge.random_histories import Settings, run_history
 from tests.branch.merge.random_settings import stores
 

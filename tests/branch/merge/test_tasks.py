@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import omnigraph as og
-from omnigraph.branch.merge import Merge, row_task_work
+from omnigraph.branch.merge import Merge
+from omnigraph.branch.merge.rows import task_work as row_task_work
 from omnigraph.pipeline import merge_tasks
 from tests.branch.merge.random_settings import patched
 from tests.branch.merge.support import require_clean

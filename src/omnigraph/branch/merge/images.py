@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from omnigraph.branch.diff.states import table_version
 from omnigraph.branch.merge.model import Conflict, EntityKey, digest_of, json_image
-from omnigraph.branch.merge.virtual_base import images_at, virtual_images
+from omnigraph.branch.merge.rows.virtual_base import images_at, virtual_images
 from omnigraph.branch.three_way import Images
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EntityType, Schema

@@ -1,10 +1,10 @@
 """Merge a commit into a branch: what the source changed since the merge base, on top of the target, in one commit.
 
 1. bases     the best common ancestors of source and target (`branch/ancestry`), never version numbers
-2. schema    three-way by element id (`merge/schema`)
-3. rows      per type whose pin the source moved, three-way by entity (`merge/type_merge`)
-4. rules     of the schema, on the merged image of what changes (`merge/rules`); not for a fast-forward
-5. write     adopt fragments of the source, write the rest (`merge/table_edit`)
+2. schema    three-way by element id (`schema`)
+3. rows      per type whose pin the source moved, three-way by entity (`rows/type_merge`)
+4. rules     of the schema, on the merged image of what changes (`rules`); not for a fast-forward
+5. write     adopt fragments of the source, write the rest (`rows/table_edit`)
 6. commit    through the commit protocol: all tables and the second parent become visible together
 
 Any conflict refuses the merge: nothing is written. A merge that changes no row still records the second parent. A crash
@@ -23,12 +23,12 @@ from omnigraph.branch.diff.states import table_version
 from omnigraph.branch.merge.images import conflict_images
 from omnigraph.branch.merge.merged_reader import MergedReader
 from omnigraph.branch.merge.model import Conflict, MergeOptions, MergeOutcome, MergePlan, Resolution, TableMerge
-from omnigraph.branch.merge.row_changes import RowChanges
-from omnigraph.branch.merge.row_tasks import RowTasks
+from omnigraph.branch.merge.rows.changes import RowChanges
+from omnigraph.branch.merge.rows.table_edit import edit_tables
+from omnigraph.branch.merge.rows.tasks import RowTasks
+from omnigraph.branch.merge.rows.type_merge import TypeStates, merge_type
 from omnigraph.branch.merge.rules import entities, rule_conflicts, with_images
 from omnigraph.branch.merge.schema import merged_schema, required_conflicts, schema_conflicts
-from omnigraph.branch.merge.table_edit import edit_tables
-from omnigraph.branch.merge.type_merge import TypeStates, merge_type
 from omnigraph.commit.operation import Prepared, View
 from omnigraph.errors import MergeConflicts, UnknownType, VersionReclaimed
 from omnigraph.language.schema.identity import counterpart

@@ -20,7 +20,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from omnigraph.branch.merge.model import Conflict, EntityKey
-from omnigraph.branch.merge.row_changes import RankedViolation, RowChanges
+from omnigraph.branch.merge.rows.changes import RankedViolation, RowChanges
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EntityType, Schema
 from omnigraph.storage.lance.columns import arrow_schema

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from omnigraph.branch.ancestry import merge_bases
 from omnigraph.branch.diff.states import table_version
 from omnigraph.branch.merge.model import Conflict, MergeOptions
-from omnigraph.branch.merge.row_changes import RowChanges
-from omnigraph.branch.merge.row_tasks import RowTasks
-from omnigraph.branch.merge.type_merge import TypeStates, merge_type
+from omnigraph.branch.merge.rows.changes import RowChanges
+from omnigraph.branch.merge.rows.tasks import RowTasks
+from omnigraph.branch.merge.rows.type_merge import TypeStates, merge_type
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.identity import counterpart
 from omnigraph.language.schema.merge.schemas import SchemaMerge, merge_schemas

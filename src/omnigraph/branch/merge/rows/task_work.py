@@ -14,10 +14,16 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.branch.diff.states import full_schema, reshaped, stored_columns, stored_names
-from omnigraph.branch.merge.contended import ContendedRows
-from omnigraph.branch.merge.entity_images import EntityImages, StoredRows, entity_ids, entity_images, looked_up_images
 from omnigraph.branch.merge.model import MergeOptions
-from omnigraph.branch.merge.row_changes import RowChanges, TargetRows, rule_columns
+from omnigraph.branch.merge.rows.changes import RowChanges, TargetRows, rule_columns
+from omnigraph.branch.merge.rows.contended import ContendedRows
+from omnigraph.branch.merge.rows.entity_images import (
+    EntityImages,
+    StoredRows,
+    entity_ids,
+    entity_images,
+    looked_up_images,
+)
 from omnigraph.branch.merge.rules import value_violations
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EntityType

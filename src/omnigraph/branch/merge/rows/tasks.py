@@ -1,7 +1,7 @@
 """The row work of a large merge, cut into tasks: what the driver sends, and what it makes of the results.
 
 The driver matches rows by fragments, addresses and ids (`type_merge`). Whatever reads or writes whole rows of more than
-`bytes_min` goes to tasks, each of which works on one chunk of rows (`row_task_work`):
+`bytes_min` goes to tasks, each of which works on one chunk of rows (`task_work`):
 
 1. compare   which rows that the source wrote again differ from the base in a value
 2. decide    entities that both sides changed, by the truth table: conflicts, counts, and the columns that rules look at
@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 
 from omnigraph.branch.diff.states import row_width_bytes
 from omnigraph.branch.merge.model import Conflict, MergeOptions
-from omnigraph.branch.merge.row_changes import DecidedRows, DeferredRows, TargetRows
-from omnigraph.branch.merge.row_task_work import compare_rows, decide_rows, write_rows
+from omnigraph.branch.merge.rows.changes import DecidedRows, DeferredRows, TargetRows
+from omnigraph.branch.merge.rows.task_work import compare_rows, decide_rows, write_rows
 from omnigraph.errors import Violation
 from omnigraph.language.schema.model import EntityType
 from omnigraph.language.schema.serial import type_to_json

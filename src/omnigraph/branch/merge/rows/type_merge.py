@@ -5,7 +5,7 @@
 3. locate    where the target still has the base's very image nothing of it is read: the change is clean
 4. decide    what the target changed as well, and what a resolution names, is read and decided by the truth table
 
-Values of many rows are compared in 2, and decided on in 4, by tasks (`row_tasks`).
+Values of many rows are compared in 2, and decided on in 4, by tasks (`tasks`).
 
 Several bases: the candidates are the rows in which the source differs from any of them; their base images come from
 `virtual_base`.
@@ -21,11 +21,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.branch.diff.states import full_schema, reshaped, row_width_bytes, stored_columns, unshared_columns
-from omnigraph.branch.merge.contended import ContendedRows
-from omnigraph.branch.merge.entity_images import EntityImages, StoredRows, entity_ids, entity_images, looked_up_images
 from omnigraph.branch.merge.model import MergeOptions, Resolution
-from omnigraph.branch.merge.row_changes import RowChanges, SourceRows, TargetRows
-from omnigraph.branch.merge.row_tasks import (
+from omnigraph.branch.merge.rows.changes import RowChanges, SourceRows, TargetRows
+from omnigraph.branch.merge.rows.contended import ContendedRows
+from omnigraph.branch.merge.rows.entity_images import (
+    EntityImages,
+    StoredRows,
+    entity_ids,
+    entity_images,
+    looked_up_images,
+)
+from omnigraph.branch.merge.rows.tasks import (
     Contended,
     ContendedPositions,
     RowTasks,
@@ -34,7 +40,7 @@ from omnigraph.branch.merge.row_tasks import (
     changed_rows,
     decide_in_tasks,
 )
-from omnigraph.branch.merge.virtual_base import images_at
+from omnigraph.branch.merge.rows.virtual_base import images_at
 from omnigraph.branch.three_way import Images
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EntityType

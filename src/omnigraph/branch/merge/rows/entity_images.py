@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.branch.diff.states import full_schema, reshaped
-from omnigraph.branch.merge.virtual_base import images_at, rows_by_id, virtual_images
+from omnigraph.branch.merge.rows.virtual_base import images_at, rows_by_id, virtual_images
 from omnigraph.branch.three_way import Grain, Images
 from omnigraph.commit.operation import View
 from omnigraph.language.schema.model import EntityType

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from omnigraph.branch.diff.states import row_width_bytes
 from omnigraph.branch.merge.model import TableMerge
-from omnigraph.branch.merge.row_changes import RowChanges, SourceRows
-from omnigraph.branch.merge.row_tasks import Destination, RowTasks, Written
+from omnigraph.branch.merge.rows.changes import RowChanges, SourceRows
+from omnigraph.branch.merge.rows.tasks import Destination, RowTasks, Written
 from omnigraph.commit.operation import LaterStep, TableWork, View, fold_step, fork_for, work_on
 from omnigraph.errors import VersionReclaimed
 from omnigraph.language.schema.merge.schemas import SchemaMerge

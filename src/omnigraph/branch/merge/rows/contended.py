@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.branch.merge.entity_images import EntityImages
 from omnigraph.branch.merge.model import Conflict, MergeOptions, Resolution, digest_of, json_image
-from omnigraph.branch.merge.row_changes import RowChanges, TargetRows
+from omnigraph.branch.merge.rows.changes import RowChanges, TargetRows
+from omnigraph.branch.merge.rows.entity_images import EntityImages
 from omnigraph.branch.three_way import (
     COMBINE,
     CONFLICT,

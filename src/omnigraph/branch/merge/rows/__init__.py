@@ -1,0 +1,1 @@
+"""Merge the rows of one type: what each side changed, entities decided by value, and the table work of the result."""
